@@ -1,0 +1,32 @@
+# Two commands set everything up: `make quickstart` and `make test`.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+WARD   := runs/quickstart
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test test-slow lint clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
+
+$(VENV)/.installed: requirements.txt setup.py
+	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "error: ncl_tf needs Python 3.11 to 3.13; choose one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --requirement requirements.txt
+	$(BIN)/pip install --quiet --no-deps --editable .
+	touch $@
+
+lint: $(VENV)/.installed  ## style checks (ruff)
+	$(BIN)/ruff check .
+
+test: $(VENV)/.installed lint  ## all tests that fit into a few minutes
+	$(BIN)/pytest
+
+test-slow: $(VENV)/.installed  ## the long checks on real data (needs NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO)
+	$(BIN)/pytest -m slow
+
+clean:  ## remove the environment and the quickstart's files
+	rm -rf $(VENV) $(WARD)

@@ -1,0 +1,5 @@
+"""The one error that users cause: bad input, told with the value, its place and what is allowed."""
+
+
+class InputError(ValueError):
+    """Input that cannot be used. Programs print its message and exit with code 1."""

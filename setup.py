@@ -1,0 +1,33 @@
+"""Packaging of ncl_tf; `make` installs it, editable, into `.venv` with the pinned versions of requirements.txt."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+setup(
+    name="ncl_tf",
+    version="0.1.0",
+    description="Neighborhood Contrastive Learning for online patient monitoring, in TensorFlow and Keras",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(include=["ncl_tf", "ncl_tf.*", "data_prep", "data_prep.*"]),
+    install_requires=[
+        "absl-py>=2.1,<3",
+        "gin-config>=0.5,<0.6",
+        "h5py>=3.11,<4",
+        "keras>=3.8,<4",
+        "keras-tcn>=3.5.6,<4",
+        "numpy>=2.0,<3",
+        "pandas>=2.2,<4",
+        "pyarrow>=17",
+        "scikit-learn>=1.5,<2",
+        "tensorboard>=2.19,<3",
+        "tensorflow>=2.19,<3",
+        "tqdm>=4.66,<5",
+    ],
+    extras_require={"test": ["pytest>=8", "ruff>=0.6"]},
+)

@@ -1,0 +1,56 @@
+"""What the preparation programs share: flags, progress and the summary at the end."""
+
+import pathlib
+import sys
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pyarrow as pa
+from absl import flags
+from tqdm import tqdm
+
+from ncl_tf import files
+from ncl_tf.data.cohort import write_cohort
+from ncl_tf.data.declaration import Channel, Dataset
+from ncl_tf.data.describe import describe
+from ncl_tf.data.splits import Split
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+OUTPUT = flags.DEFINE_string("output", None, "Where to write.", required=True)
+OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an output that exists already.")
+
+
+def checked_output() -> pathlib.Path:
+    """--output, refused at once if it exists without --overwrite or cannot be written."""
+    path = pathlib.Path(OUTPUT.value)
+    files.check_output(path, OVERWRITE.value)
+    return path
+
+
+def progress(items: Iterable, what: str, unit: str = "stays", **arguments) -> tqdm:
+    """A progress bar on standard error."""
+    return tqdm(items, desc=what, unit=f" {unit}", file=sys.stderr, **arguments)
+
+
+def write_and_summarise(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, checksum: str) -> None:
+    """Writes the cohort file and prints what is in it."""
+    print(f"preparing {len(stays.names):,} stays, {len(stays.values):,} hours", file=sys.stderr)
+    write_cohort(path, dataset, stays, split, checksum)
+    print(describe(path, channels=False))
+    print(f"\nwritten: {path}\nnext: bin/cohort describe {path}")
+
+
+def numbers(column: pa.ChunkedArray, channel: Channel, place: Callable[[int], str]) -> np.ndarray:
+    """A column of texts or numbers -> float64 [rows], NaN where null; a cell that means nothing is told with its place."""
+    if not pa.types.is_string(column.type):
+        column = column.cast(pa.string())
+    texts = column.combine_chunks().dictionary_encode()
+    codes = np.full(len(texts.dictionary) + 1, np.nan)  # the last one is for null
+    for index, text in enumerate(texts.dictionary.to_pylist()):
+        try:
+            codes[index] = channel.code(text)
+        except ValueError as error:
+            row = texts.indices.to_pylist().index(index)
+            raise InputError(f"{place(row)}, column {channel.name}: {text!r} is not {channel.allowed}") from error
+    return codes[texts.indices.fill_null(-1).to_numpy()]

@@ -1,0 +1,202 @@
+"""PhysioNet / Computing in Cardiology Challenge 2019 -> cohort file.
+
+Reads one `pNNNNNN.psv` per stay from folders or from the official zips (which are not unpacked to disk), cleans, scales with
+the training split's statistics and writes one HDF5 cohort.
+
+The paper's cohort, from both training sets:
+  bin/prepare physionet2019 --source=training_setA.zip --source=training_setB.zip --output=physionet2019.h5
+
+Any part of them, or a simulated ward, with a stratified random split (64 / 16 / 20 %):
+  bin/prepare physionet2019 --source=ward/ --split=random --seed=1 --output=ward.h5
+
+The published split (Horn et al., 2019; the default) is defined on all 40,336 stays and refuses anything else.
+"""
+
+import hashlib
+import io
+import pathlib
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from absl import flags
+
+from data_prep import common, sources
+from ncl_tf import cli
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.splits import published_split, random_split
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+SOURCE = flags.DEFINE_multi_string(
+    "source", None, "A folder of .psv files or an official zip; repeat it.", required=True
+)
+SPLIT = flags.DEFINE_enum("split", "published", ["published", "random"], "Which split: see above.")
+SEED = flags.DEFINE_integer("seed", 0, "Seed of --split=random.")
+flags.adopt_module_key_flags(common)
+
+# The order of columns in the challenge's files.
+HEADER = (
+    "HR|O2Sat|Temp|SBP|MAP|DBP|Resp|EtCO2|BaseExcess|HCO3|FiO2|pH|PaCO2|SaO2|AST|BUN|Alkalinephos|Calcium|Chloride|Creatinine|"
+    "Bilirubin_direct|Glucose|Lactate|Magnesium|Phosphate|Potassium|Bilirubin_total|TroponinI|Hct|Hgb|PTT|WBC|Fibrinogen|"
+    "Platelets|Age|Gender|Unit1|Unit2|HospAdmTime|ICULOS|SepsisLabel"
+)
+COLUMNS = HEADER.split("|")
+CHANNELS = {channel.name: channel for channel in PHYSIONET2019.channels}
+CHUNK = 2000  # stays parsed at once
+
+Member = tuple[str, str, Callable[[], bytes]]  # stay, where it is (for messages), function that reads it
+
+
+def find_stays(paths: list[pathlib.Path]) -> list[Member]:
+    """All stays of all sources, sorted by name."""
+    members: dict[str, Member] = {}
+    for path in paths:
+        for name, read in sources.open_source(path, ".psv"):
+            where = f"{path}: {name}" if path.is_file() else str(path / name)
+            stay = pathlib.PurePosixPath(name).stem
+            if not re.fullmatch(r"p\d{6}", stay):
+                raise InputError(f"{where}: file name is not pNNNNNN.psv (a p and six digits)")
+            if stay in members:
+                raise InputError(f"{where}: stay {stay} occurs twice; its other file is {members[stay][1]}")
+            members[stay] = (stay, where, read)
+    if not members:
+        raise InputError(f"no pNNNNNN.psv file in {', '.join(map(str, paths))}")
+    return [members[stay] for stay in sorted(members)]
+
+
+def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
+    """The raw stays, and a checksum of their names and bytes that is the same for a folder and its zip."""
+    members = find_stays(paths)
+    digest = hashlib.sha256()
+    lengths, tables = [], []
+    with common.progress(None, "reading", total=len(members)) as bar:
+        for start in range(0, len(members), CHUNK):
+            chunk = members[start : start + CHUNK]
+            texts = [read() for _, _, read in chunk]
+            for (stay, _, _), text in zip(chunk, texts, strict=True):
+                digest.update(stay.encode() + b"\0" + text)
+            rows, table = parse(texts, [where for _, where, _ in chunk])
+            lengths.append(rows)
+            tables.append(table)
+            bar.update(len(chunk))
+    names, lengths = np.array([stay for stay, _, _ in members]), np.concatenate(lengths)
+    order = [COLUMNS.index(channel.name) for channel in PHYSIONET2019.channels]
+    values = np.empty((int(lengths.sum()), len(order)), np.float32, order="F")
+    for target, source in enumerate(order):
+        np.concatenate([table[:, source] for table in tables], out=values[:, target])
+    labels = np.concatenate([table[:, -1:] for table in tables])
+    stays = Stays.from_rows(names, lengths, values[:, list(CHANNELS).index("ICULOS")], values, labels)
+    return with_hours(stays), digest.hexdigest()
+
+
+def with_hours(stays: Stays) -> Stays:
+    """Fills ICULOS in hours that the source left out."""
+    hours = stays.values[:, list(CHANNELS).index("ICULOS")]
+    offset = np.arange(len(hours)) - np.repeat(stays.first_rows, stays.lengths)
+    hours[:] = np.repeat(hours[stays.first_rows], stays.lengths) + offset
+    return stays
+
+
+def parse(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Many files at once -> rows of each file, float32 [rows, 41] column-major; a fault is told with file, line and column."""
+    header = HEADER.encode() + b"\n"
+    texts = [text.replace(b"\r\n", b"\n") if b"\r" in text else text for text in texts]
+    for text, place in zip(texts, where, strict=True):
+        if not text.startswith(header):
+            raise header_error(text, place)
+    bodies = [text[len(header) :] + (b"" if text.endswith(b"\n") else b"\n") for text in texts]
+    lengths = np.array([body.count(b"\n") for body in bodies])
+    for place, length in zip(where, lengths, strict=True):
+        if length == 0:
+            raise InputError(f"{place}: no row after the header; a stay has at least one hour")
+    try:
+        arrow = pa.csv.read_csv(
+            io.BytesIO(b"".join(bodies)),
+            pa.csv.ReadOptions(column_names=COLUMNS),
+            pa.csv.ParseOptions(delimiter="|", ignore_empty_lines=False),
+            pa.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.float32()), null_values=["NaN"]),
+        )
+        table = np.empty((len(arrow), len(COLUMNS)), np.float32, order="F")
+        for index, column in enumerate(arrow.columns):
+            table[:, index] = column.to_numpy()
+        sound = len(arrow) == lengths.sum() and is_sound(table, lengths)
+    except pa.ArrowInvalid:
+        sound = False
+    if not sound:
+        for body, place in zip(bodies, where, strict=True):
+            find_fault(body, place)
+        raise InputError(f"{where[0]} ... {where[-1]}: cannot be read as numbers separated by |")
+    return lengths, table
+
+
+def is_sound(table: np.ndarray, lengths: np.ndarray) -> bool:
+    """Whether values are finite, labels 0 or 1, categories known and hours whole and rising within each stay."""
+    hours, labels = table[:, COLUMNS.index("ICULOS")], table[:, -1]
+    steps = np.diff(hours)
+    steps[np.cumsum(lengths)[:-1] - 1] = 1  # from one stay to the next, hours may fall
+    categories = [table[:, COLUMNS.index(c.name)] for c in PHYSIONET2019.channels if c.kind == "categorical"]
+    return bool(
+        not np.isinf(table).any()
+        and np.isin(labels, (0, 1)).all()
+        and (hours == np.floor(hours)).all()
+        and (steps > 0).all()
+        and all((np.isnan(values) | np.isin(values, (0, 1))).all() for values in categories)
+    )
+
+
+def header_error(text: bytes, where: str) -> InputError:
+    """What is wrong with a file's first line."""
+    if not text.strip():
+        return InputError(f"{where}: empty file")
+    first = text.split(b"\n", 1)[0].decode(errors="replace")
+    if "|" not in first:
+        return InputError(f"{where}, line 1: no '|' in the header {first[:60]!r}; columns are separated by |")
+    names = first.split("|")
+    missing, unknown = [n for n in COLUMNS if n not in names], [n for n in names if n not in COLUMNS]
+    if missing or unknown:
+        parts = [f"missing column {', '.join(missing)}"] * bool(missing) + [
+            f"unknown column {', '.join(unknown)}"
+        ] * bool(unknown)
+        return InputError(f"{where}, line 1: {'; '.join(parts)}. The 41 columns are {HEADER}")
+    return InputError(f"{where}, line 1: columns repeat or are in another order; expected {HEADER}")
+
+
+def find_fault(body: bytes, where: str) -> None:
+    """Reads one file slowly, to raise an error that names line, column and value of its first fault, if it has one."""
+    previous = None
+    for line, text in enumerate(body.decode(errors="replace").removesuffix("\n").split("\n"), start=2):
+        cells = text.split("|")
+        if len(cells) != len(COLUMNS):
+            raise InputError(f"{where}, line {line}: {len(cells)} cells, expected {len(COLUMNS)} separated by |")
+        for name, cell in zip(COLUMNS, cells, strict=True):
+            place = f"{where}, line {line}, column {name}: {cell!r}"
+            if name == "SepsisLabel":
+                if cell not in ("0", "1", "0.0", "1.0"):
+                    raise InputError(f"{place} is not a label; allowed are 0 and 1")
+            elif cell != "NaN":
+                try:
+                    CHANNELS[name].code(cell)
+                except ValueError as error:
+                    raise InputError(f"{place} is not {CHANNELS[name].allowed}, or NaN") from error
+        hour = float(cells[COLUMNS.index("ICULOS")])
+        place = f"{where}, line {line}, column ICULOS: {hour:g}"
+        if hour != np.floor(hour):  # true of NaN, too
+            raise InputError(f"{place} is not a whole hour")
+        if previous is not None and hour <= previous:
+            raise InputError(f"{place} follows {previous:g}; hours must rise")
+        previous = hour
+
+
+def main() -> None:
+    output = common.checked_output()
+    stays, checksum = read_stays([pathlib.Path(source) for source in SOURCE.value])
+    septic = stays.ever_positive()
+    split = published_split(stays.names, septic) if SPLIT.value == "published" else random_split(septic, SEED.value)
+    common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,218 @@
+"""A user's own hourly table -> cohort file.
+
+The table (.csv or .parquet) has one row per stay and hour: a column that identifies the stay, one with the whole hour, one per
+channel and one per task. Empty cells and NaN are missing; hours left out become hours without measurement or label. A small
+schema file says what the columns are:
+
+  name = "my_icu"
+  stay = "stay_id"            # column that identifies the stay
+  hour = "hour"               # column with the hour; declare it as a channel, too, if the model shall see it
+  split = "split"             # optional: column with train, val or test; without it a random split, stratified by the first task
+
+  [[channels]]
+  name = "HR"
+  low = 10                    # plausible range, optional; what lies outside becomes missing
+  high = 300
+  unit = "beats/min"          # optional
+
+  [[channels]]
+  name = "sex"
+  kind = "categorical"        # the default is "continuous"
+  static = true               # known at admission; the default is false
+  levels = ["female", "male"] # texts or numbers
+  spellings = { f = "female", m = "male" }
+
+  [[tasks]]
+  name = "sepsis"             # labels 0 and 1, empty where unlabelled
+
+  [[tasks]]
+  name = "remaining_hours"
+  kind = "bins"               # a number, predicted as the bin that it falls into
+  edges = [24, 48, 72]
+
+  bin/prepare table --source=hourly.csv --schema=schema.toml --output=my_icu.h5
+"""
+
+import pathlib
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+from absl import flags
+
+from data_prep import common
+from ncl_tf import cli, files
+from ncl_tf.data.declaration import Channel, Dataset, Task
+from ncl_tf.data.splits import SPLITS, Split, random_split
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+SOURCE = flags.DEFINE_string("source", None, "The hourly table, .csv or .parquet.", required=True)
+SCHEMA = flags.DEFINE_string("schema", None, "The schema file, .toml; see above.", required=True)
+SEED = flags.DEFINE_integer("seed", 0, "Seed of the random split, where the schema names no split column.")
+flags.adopt_module_key_flags(common)
+
+TOP_KEYS = ("name", "stay", "hour", "split", "channels", "tasks")
+CHANNEL_KEYS = ("name", "kind", "static", "low", "high", "unit", "levels", "spellings")
+TASK_KEYS = ("name", "kind", "edges")
+
+
+def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
+    """The declaration that a schema file makes, and the schema itself."""
+    try:
+        schema = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from error
+    check_keys(schema, TOP_KEYS, ("name", "stay", "hour", "channels", "tasks"), f"{path}")
+    for key in ("channels", "tasks"):
+        if not isinstance(schema[key], list) or not schema[key]:
+            raise InputError(f"{path}: {key} must be one or more [[{key}]] tables")
+    channels = [read_channel(c, f"{path}, channel {i}") for i, c in enumerate(schema["channels"], start=1)]
+    for i, task in enumerate(schema["tasks"], start=1):
+        check_keys(task, TASK_KEYS, ("name",), f"{path}, task {i}")
+    tasks = [Task(**{**task, "edges": tuple(task.get("edges", ()))}) for task in schema["tasks"]]
+    channels.sort(key=lambda channel: not channel.static)  # static first, otherwise as written
+    hour = schema["hour"] if any(channel.name == schema["hour"] for channel in channels) else None
+    return Dataset(schema["name"], tuple(channels), tuple(tasks), hour), schema
+
+
+def read_channel(value: dict[str, Any], where: str) -> Channel:
+    """One channel; levels that are texts become the codes 0, 1, 2, ... and spellings of themselves."""
+    check_keys(value, CHANNEL_KEYS, ("name",), where)
+    levels, spellings = value.get("levels", []), dict(value.get("spellings", {}))
+    if any(isinstance(level, str) for level in levels):
+        codes = {str(level): float(code) for code, level in enumerate(levels)}
+        spellings = codes | {text: codes.get(str(level), level) for text, level in spellings.items()}
+        levels = list(codes.values())
+    return Channel(**{**value, "levels": tuple(float(level) for level in levels), "spellings": spellings})
+
+
+def check_keys(value: dict[str, Any], allowed: tuple[str, ...], required: tuple[str, ...], where: str) -> None:
+    """Refuses keys that are not known and the absence of those that are needed."""
+    for key in value:
+        if key not in allowed:
+            raise InputError(f"{where}: unknown key {key!r}; allowed are {', '.join(allowed)}")
+    for key in required:
+        if key not in value:
+            raise InputError(f"{where}: key {key!r} is missing")
+
+
+def read_table(path: pathlib.Path) -> pa.Table:
+    """The table; CSV cells stay text, so that a bad one can be told with its line."""
+    try:
+        if path.suffix == ".parquet":
+            return pa.parquet.read_table(path)
+        if path.suffix == ".csv":
+            with path.open("rb") as file:
+                names = pa.csv.open_csv(file).schema.names
+            convert = pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=["", "NaN", "nan", "NA"],
+                strings_can_be_null=True,
+            )
+            return pa.csv.read_csv(path, convert_options=convert)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read as a table ({error})") from error
+    raise InputError(f"{path}: the table must be a .csv or .parquet file")
+
+
+def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
+    """The table as raw stays, and their split."""
+    table = read_table(path)
+    needed = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
+    for name in needed + ([schema["split"]] if "split" in schema else []):
+        if name not in table.column_names:
+            raise InputError(
+                f"{path}: no column {name!r}, which the schema names; it has {', '.join(table.column_names)}"
+            )
+    if not len(table):
+        raise InputError(f"{path}: no rows")
+
+    def place(row: int) -> str:
+        return f"{path}, line {row + 2}" if path.suffix == ".csv" else f"{path}, row {row}"
+
+    def column(item: Channel) -> np.ndarray:
+        return common.numbers(table[item.name], item, place)
+
+    hours, index, names = read_keys(table, schema, place)
+    order = np.lexsort((hours, index))
+    for row in np.flatnonzero((np.diff(index[order]) == 0) & (np.diff(hours[order]) == 0)) + 1:
+        raise InputError(
+            f"{place(order[row])}: stay {names[index[order[row]]]}, hour {hours[order[row]]:g} occurs twice; "
+            f"before at {place(order[row - 1])}"
+        )
+    values = np.empty((len(table), len(dataset.channels)), np.float32, order="F")
+    for position, channel in enumerate(dataset.channels):
+        values[:, position] = column(channel)[order]
+    labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
+    stays = Stays.from_rows(names, np.bincount(index), hours[order], values, labels)
+    if dataset.hour:
+        first = np.repeat(hours[order][np.cumsum(np.bincount(index)) - np.bincount(index)], stays.lengths)
+        offset = np.arange(len(stays.values)) - np.repeat(stays.first_rows, stays.lengths)
+        stays.values[:, [channel.name for channel in dataset.channels].index(dataset.hour)] = first + offset
+    if "split" in schema:
+        return stays, read_split(table[schema["split"]], index, names, place)
+    return stays, random_split(stays.ever_positive(), seed)
+
+
+def read_keys(
+    table: pa.Table, schema: dict[str, Any], place: Callable[[int], str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Hour of each row, index of its stay, and the stays' names, sorted (as numbers where all are)."""
+    hours = common.numbers(table[schema["hour"]], Channel(schema["hour"]), place)
+    for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
+        raise InputError(f"{place(row)}, column {schema['hour']}: {hours[row]:g} is not a whole hour")
+    texts = np.array([str(name) for name in table[schema["stay"]].to_pylist()])
+    for row in np.flatnonzero(texts == "None"):
+        raise InputError(f"{place(row)}, column {schema['stay']}: empty")
+    names, index = np.unique(texts, return_inverse=True)
+    if all(name.isdecimal() for name in names):
+        rank = np.argsort([int(name) for name in names], kind="stable")
+        names, index = names[rank], np.argsort(rank)[index]
+    return hours, index, names
+
+
+def read_labels(table: pa.Table, task: Task, place: Callable[[int], str]) -> np.ndarray:
+    """Labels of one task, NaN where empty."""
+    labels = common.numbers(table[task.name], Channel(task.name), place)
+    if task.kind == "binary":
+        for row in np.flatnonzero(~np.isnan(labels) & ~np.isin(labels, (0, 1))):
+            raise InputError(
+                f"{place(row)}, column {task.name}: {labels[row]:g} is not a label; allowed are 0, 1 and empty"
+            )
+    return labels
+
+
+def read_split(column: pa.ChunkedArray, index: np.ndarray, names: np.ndarray, place: Callable[[int], str]) -> Split:
+    """The split that a column gives, the same in all rows of a stay."""
+    texts = np.array([str(text) for text in column.to_pylist()])
+    for row in np.flatnonzero(~np.isin(texts, SPLITS)):
+        raise InputError(f"{place(row)}, split: {texts[row]!r} is not one of {', '.join(SPLITS)}")
+    first = np.unique(index, return_index=True)[1]
+    for row in np.flatnonzero(texts != texts[first][index]):
+        raise InputError(
+            f"{place(row)}, split: {texts[row]!r}, but stay {names[index[row]]} is in "
+            f"{texts[first][index[row]]!r} at {place(first[index[row]])}"
+        )
+    for name in SPLITS:
+        if name not in texts[first]:
+            raise InputError(f"the split column puts no stay into {name!r}")
+    return {name: np.flatnonzero(texts[first] == name) for name in SPLITS}
+
+
+def main() -> None:
+    output = common.checked_output()
+    path = pathlib.Path(SOURCE.value)
+    dataset, schema = read_schema(pathlib.Path(SCHEMA.value))
+    stays, split = read_stays(path, dataset, schema, SEED.value)
+    common.write_and_summarise(output, dataset, stays, split, files.sha256(path))
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,46 @@
+"""What all programs share: start-up, `--help`, errors and exit codes."""
+
+import os
+import sys
+from collections.abc import Callable
+
+from absl import app, flags
+
+from ncl_tf.errors import InputError
+
+
+def run(main: Callable[[], None]) -> None:
+    """Runs `main` under absl. `--help` is the calling module's docstring and flags; bad input exits with 1, Ctrl-C with 130."""
+    app.run(lambda _: _guarded(main), flags_parser=_parse_flags)
+
+
+def _guarded(main: Callable[[], None]) -> int:
+    try:
+        main()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, e.g. `head`, has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parse_flags(arguments: list[str]) -> list[str]:
+    if {"--help", "-help", "-h"} & set(arguments[1:]):
+        print((sys.modules["__main__"].__doc__ or "").strip(), end="\n\nFlags:\n")
+        print(flags.FLAGS.main_module_help().split(":\n", 1)[1])  # without the line that names the file
+        sys.exit(0)
+    try:
+        rest = flags.FLAGS(arguments)
+        if len(rest) > 1:
+            raise flags.Error(f"unexpected argument {rest[1]!r}; flags are written --name=value")
+    except flags.Error as error:
+        message = str(error)
+        if message.endswith("must have a value other than None."):
+            message = f"{message.split('=')[0]} is required"
+        print(f"error: {message}\nThe same command with --help tells more.", file=sys.stderr)
+        sys.exit(1)
+    return rest

@@ -1,0 +1,227 @@
+"""The cohort file: prepared stays, split and labelled.
+
+HDF5. `data/{train,val,test}` float32 [hours, columns] with attribute `columns` on the group; `labels/{...}` float32
+[hours, tasks], NaN where unlabelled, attribute `tasks`; `patient_windows/{...}` int32 [stays, 3] = first row, last row
+(included), stay id; `stay_names/{...}` the source's identifiers. The first three groups are what the authors' loader reads,
+so files can be exchanged with their code in both directions. Attributes of the file, not known to it: `format_version`,
+`dataset`, `static_columns`, `preprocessor` (JSON, with the declaration), `source_checksum`, `channel_statistics` (JSON).
+"""
+
+import dataclasses
+import functools
+import json
+import pathlib
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ncl_tf import files
+from ncl_tf.data.datasets import LENGTH_OF_STAY_EDGES, MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.declaration import Dataset, Task
+from ncl_tf.data.preprocessing import Preprocessor, clean
+from ncl_tf.data.splits import SPLITS, Split
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitData:
+    """One split in memory.
+
+    Attributes:
+      data: [hours, columns] float32, prepared.
+      labels: [hours, tasks] float32, NaN where unlabelled.
+      patient_windows: [stays, 3] int32: first row, last row (included), stay id.
+      stay_names: [stays] the source's identifiers.
+    """
+
+    data: np.ndarray
+    labels: np.ndarray
+    patient_windows: np.ndarray
+    stay_names: np.ndarray
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[stays] hours of each stay."""
+        return self.patient_windows[:, 1] - self.patient_windows[:, 0] + 1
+
+    @functools.cached_property
+    def first_row(self) -> np.ndarray:
+        """[hours] int32: first row of the stay that each row belongs to."""
+        return np.repeat(self.patient_windows[:, 0], self.lengths)
+
+    @functools.cached_property
+    def stay(self) -> np.ndarray:
+        """[hours] int32: stay id of each row."""
+        return np.repeat(self.patient_windows[:, 2], self.lengths)
+
+    @functools.cached_property
+    def hour(self) -> np.ndarray:
+        """[hours] int32: hours since the first row of the stay."""
+        return np.arange(len(self.data), dtype=np.int32) - self.first_row
+
+
+class Cohort:
+    """A cohort file, opened for reading; splits are read when first asked for.
+
+    Attributes:
+      path: the file.
+      name: the dataset's name.
+      columns: names of the prepared columns.
+      static_columns: how many of them, the first ones, are static.
+      tasks: the tasks, in the order of the labels.
+      preprocessor: what prepared it; None in a file that the authors' code wrote.
+    """
+
+    def __init__(self, path: str | pathlib.Path) -> None:
+        self.path = pathlib.Path(path)
+        try:
+            file = h5py.File(self.path, "r")
+        except FileNotFoundError as error:
+            raise InputError(f"{self.path}: no such file; `bin/prepare --help` says how to make a cohort") from error
+        except OSError as error:
+            raise InputError(f"{self.path}: not an HDF5 file, or a damaged one ({error})") from error
+        with file:
+            self._check_layout(file)
+            self.columns = [str(name) for name in _texts(file["data"].attrs["columns"])]
+            self.source_checksum = file.attrs.get("source_checksum", "")
+            self.channel_statistics = json.loads(file.attrs.get("channel_statistics", "{}"))
+            if file.attrs.get("format_version", 0):
+                self.preprocessor = Preprocessor.from_json(json.loads(file.attrs["preprocessor"]))
+                self.name, self.tasks = self.preprocessor.dataset.name, self.preprocessor.dataset.tasks
+                self.static_columns = self.preprocessor.dataset.static_columns
+            else:
+                self.preprocessor = None
+                self.name, self.static_columns = _recognise(self.columns)
+                self.tasks = tuple(
+                    _foreign_task(file, i, n) for i, n in enumerate(_texts(file["labels"].attrs["tasks"]))
+                )
+
+    def _check_layout(self, file: h5py.File) -> None:
+        version = int(file.attrs.get("format_version", 0))
+        if version > FORMAT_VERSION:
+            raise InputError(
+                f"{self.path}: format version {version} is newer than {FORMAT_VERSION}, the newest that this "
+                "ncl_tf reads; update ncl_tf or prepare the cohort again"
+            )
+        groups = ("data", "labels", "patient_windows") + (("stay_names",) if version else ())
+        for name in [f"{group}/{split}" for group in groups for split in SPLITS]:
+            if name not in file:
+                raise InputError(
+                    f"{self.path}: no dataset {name!r}; a cohort file has "
+                    f"{', '.join(groups)}, each with {', '.join(SPLITS)}"
+                )
+        for group, attribute in (("data", "columns"), ("labels", "tasks")):
+            if attribute not in file[group].attrs:
+                raise InputError(f"{self.path}: group {group!r} has no attribute {attribute!r}")
+
+    def __getitem__(self, split: str) -> SplitData:
+        if split not in SPLITS:
+            raise InputError(f"no split {split!r}; a cohort has {', '.join(SPLITS)}")
+        return self._read(split)
+
+    @functools.cache  # noqa: B019 - a program opens a handful of cohorts and keeps them
+    def _read(self, split: str) -> SplitData:
+        with h5py.File(self.path, "r") as file:
+            windows = file[f"patient_windows/{split}"][:]
+            names = _texts(file[f"stay_names/{split}"][:]) if "stay_names" in file else windows[:, 2].astype(str)
+            labels = file[f"labels/{split}"][:]
+            return SplitData(file[f"data/{split}"][:], labels.reshape(len(labels), -1), windows, np.asarray(names))
+
+    def task(self, name: str) -> tuple[int, Task]:
+        """Position among the labels and declaration of the task of that name."""
+        for position, task in enumerate(self.tasks):
+            if task.name == name:
+                return position, task
+        raise InputError(
+            f"{self.path}: no task {name!r}; this cohort has {', '.join(task.name for task in self.tasks)}"
+        )
+
+    @functools.cached_property
+    def checksum(self) -> str:
+        """SHA-256 of the file."""
+        return files.sha256(self.path)
+
+
+def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, source_checksum: str) -> None:
+    """Cleans, fits on the training split, transforms and writes, atomically."""
+    cleaned = clean(dataset, stays)
+    preprocessor = Preprocessor.fit(dataset, cleaned, split["train"])
+    table = preprocessor.transform(cleaned)
+    ids = _stay_ids(stays.names)
+    with files.atomic_path(path) as partial, h5py.File(partial, "w") as file:
+        for name in SPLITS:
+            rows, lengths = stays.rows(split[name]), stays.lengths[split[name]]
+            last = np.cumsum(lengths) - 1
+            windows = np.stack([last - lengths + 1, last, ids[split[name]]], axis=1)
+            file[f"data/{name}"] = table[rows]
+            file[f"labels/{name}"] = stays.labels[rows]
+            file[f"patient_windows/{name}"] = windows.astype(np.int32)
+            file.create_dataset(f"stay_names/{name}", data=stays.names[split[name]].astype("S"))
+        file["data"].attrs["columns"] = dataset.columns
+        file["labels"].attrs["tasks"] = [task.name for task in dataset.tasks]
+        file.attrs.update(
+            {
+                "format_version": FORMAT_VERSION,
+                "dataset": dataset.name,
+                "static_columns": dataset.static_columns,
+                "preprocessor": json.dumps(preprocessor.to_json()),
+                "source_checksum": source_checksum,
+                "channel_statistics": json.dumps(_channel_statistics(dataset, stays, cleaned, split["train"])),
+            }
+        )
+
+
+def _channel_statistics(dataset: Dataset, stays: Stays, cleaned: Stays, training: np.ndarray) -> dict[str, Any]:
+    """Per channel, over the training hours: share measured, share known after forward fill, range of what is known."""
+    rows = stays.rows(training)
+    statistics = {}
+    for index, channel in enumerate(dataset.channels):
+        measured, known = stays.values[rows, index], cleaned.values[rows, index]
+        known = known[~np.isnan(known)]
+        statistics[channel.name] = {
+            "measured": float(1 - np.isnan(measured).mean()),
+            "known": len(known) / len(rows),
+            "min": float(known.min()) if len(known) else None,
+            "mean": float(known.mean(dtype=np.float64)) if len(known) else None,
+            "max": float(known.max()) if len(known) else None,
+        }
+    return statistics
+
+
+def _stay_ids(names: np.ndarray) -> np.ndarray:
+    """[stays] int32: the names where all of them are 32-bit integers, else 0, 1, 2, ... in their order."""
+    try:
+        ids = np.array([int(name) for name in names])
+    except ValueError:
+        return np.arange(len(names), dtype=np.int32)
+    fits = len(ids) == len(set(ids)) and ids.min() >= 0 and ids.max() < 2**31
+    return ids.astype(np.int32) if fits else np.arange(len(names), dtype=np.int32)
+
+
+def _texts(values: Any) -> list[str]:
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
+
+
+def _recognise(columns: list[str]) -> tuple[str, int]:
+    """Dataset and number of static columns of a file without attributes, by the names of its first columns."""
+    for dataset in (PHYSIONET2019, MIMIC3_BENCHMARK):
+        static = {channel.name for channel in dataset.channels if channel.static}
+        leading = [column.split("_cat")[0] in static for column in columns]
+        if leading[0]:
+            return dataset.name, leading.index(False) if False in leading else len(leading)
+    raise InputError(
+        "a cohort file without format version is read only for physionet2019 and mimic3_benchmark, known by "
+        f"their static columns, which come first; the first column is {columns[0]!r}"
+    )
+
+
+def _foreign_task(file: h5py.File, position: int, name: str) -> Task:
+    """A task of a file without declaration: binary if its labels are, else hours of stay in the paper's bins."""
+    labels = file["labels/train"][:]
+    labels = labels.reshape(len(labels), -1)[:, position]
+    binary = np.isin(labels[~np.isnan(labels)], (0, 1)).all()
+    return Task(name) if binary else Task(name, kind="bins", edges=LENGTH_OF_STAY_EDGES)

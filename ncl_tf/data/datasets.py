@@ -1,0 +1,142 @@
+"""The declarations of the paper's two datasets (its appendix C; ranges as in the authors' resources)."""
+
+from ncl_tf.data.declaration import Channel, Dataset, Task
+
+
+def _binary(name: str) -> Channel:
+    return Channel(name, kind="categorical", static=True, levels=(0, 1))
+
+
+PHYSIONET2019 = Dataset(
+    name="physionet2019",
+    channels=(
+        _binary("Gender"),
+        _binary("Unit1"),
+        _binary("Unit2"),
+        Channel("Age", static=True, unit="years"),
+        Channel("HospAdmTime", static=True, unit="hours"),
+        Channel("ICULOS", unit="hours"),
+        Channel("HR", low=10, high=300, unit="beats/min"),
+        Channel("O2Sat", low=0, high=100, unit="%"),
+        Channel("Temp", low=30, high=50, unit="deg C"),
+        Channel("SBP", low=10, high=300, unit="mmHg"),
+        Channel("MAP", low=10, high=200, unit="mmHg"),
+        Channel("DBP", low=10, high=200, unit="mmHg"),
+        Channel("Resp", low=0, high=100, unit="breaths/min"),
+        Channel("EtCO2", low=10, high=100, unit="mmHg"),
+        Channel("BaseExcess", unit="mmol/L"),
+        Channel("HCO3", unit="mmol/L"),
+        Channel("FiO2", low=0, high=100, unit="fraction"),
+        Channel("pH"),
+        Channel("PaCO2", unit="mmHg"),
+        Channel("SaO2", unit="%"),
+        Channel("AST", unit="IU/L"),
+        Channel("BUN", unit="mg/dL"),
+        Channel("Alkalinephos", unit="IU/L"),
+        Channel("Calcium", unit="mg/dL"),
+        Channel("Chloride", unit="mmol/L"),
+        Channel("Creatinine", unit="mg/dL"),
+        Channel("Bilirubin_direct", unit="mg/dL"),
+        Channel("Glucose", unit="mg/dL"),
+        Channel("Lactate", unit="mmol/L"),
+        Channel("Magnesium", unit="mmol/dL"),
+        Channel("Phosphate", unit="mg/dL"),
+        Channel("Potassium", unit="mmol/L"),
+        Channel("Bilirubin_total", unit="mg/dL"),
+        Channel("TroponinI", unit="ng/mL"),
+        Channel("Hct", unit="%"),
+        Channel("Hgb", unit="g/dL"),
+        Channel("PTT", unit="s"),
+        Channel("WBC", unit="10^3/uL"),
+        Channel("Fibrinogen", unit="mg/dL"),
+        Channel("Platelets", unit="10^3/uL"),
+    ),
+    tasks=(Task("sepsis"),),
+    hour="ICULOS",
+)
+
+# Both spellings of the two charting systems behind MIMIC-III, CareVue and MetaVision.
+_EYE = {
+    "None": 1,
+    "1 No Response": 1,
+    "To Pain": 2,
+    "2 To pain": 2,
+    "To Speech": 3,
+    "3 To speech": 3,
+    "Spontaneously": 4,
+    "4 Spontaneously": 4,
+}
+_MOTOR = {
+    "No response": 1,
+    "1 No Response": 1,
+    "Abnormal extension": 2,
+    "2 Abnorm extensn": 2,
+    "Abnormal Flexion": 3,
+    "3 Abnorm flexion": 3,
+    "Flex-withdraws": 4,
+    "4 Flex-withdraws": 4,
+    "Localizes Pain": 5,
+    "5 Localizes Pain": 5,
+    "Obeys Commands": 6,
+    "6 Obeys Commands": 6,
+}
+_VERBAL = {
+    "No Response": 1,
+    "1 No Response": 1,
+    "No Response-ETT": 1,
+    "1.0 ET/Trach": 1,
+    "Incomprehensible sounds": 2,
+    "2 Incomp sounds": 2,
+    "Inappropriate Words": 3,
+    "3 Inapprop words": 3,
+    "Confused": 4,
+    "4 Confused": 4,
+    "Oriented": 5,
+    "5 Oriented": 5,
+}
+
+
+def _levels(first: int, last: int) -> tuple[float, ...]:
+    return tuple(float(level) for level in range(first, last + 1))
+
+
+LENGTH_OF_STAY_EDGES = (24, 48, 72, 96, 120, 144, 168, 192, 336)  # hours: up to eight days, then two weeks
+
+MIMIC3_BENCHMARK = Dataset(
+    name="mimic3_benchmark",
+    channels=(
+        Channel("Height", static=True, low=50, high=300, unit="cm"),
+        Channel("Hours", unit="hours"),
+        Channel("Capillary refill rate", kind="categorical", levels=(0, 1)),
+        Channel("Diastolic blood pressure", low=10, high=200, unit="mmHg"),
+        Channel("Fraction inspired oxygen", low=0.2, high=1.1, unit="fraction"),
+        Channel("Glascow coma scale eye opening", kind="categorical", levels=_levels(1, 4), spellings=_EYE),
+        Channel("Glascow coma scale motor response", kind="categorical", levels=_levels(1, 6), spellings=_MOTOR),
+        Channel("Glascow coma scale total", kind="categorical", levels=_levels(3, 15)),
+        Channel("Glascow coma scale verbal response", kind="categorical", levels=_levels(1, 5), spellings=_VERBAL),
+        Channel("Glucose", low=0, high=2200, unit="mg/dL"),
+        Channel("Heart Rate", low=10, high=300, unit="beats/min"),
+        Channel("Mean blood pressure", low=10, high=200, unit="mmHg"),
+        Channel("Oxygen saturation", low=0, high=100, unit="%"),
+        Channel("Respiratory rate", low=0, high=45, unit="breaths/min"),
+        Channel("Systolic blood pressure", low=10, high=300, unit="mmHg"),
+        Channel("Temperature", low=30, high=50, unit="deg C"),
+        Channel("Weight", low=5, high=250, unit="kg"),
+        Channel("pH", low=0, high=14),
+    ),
+    tasks=(Task("decompensation"), Task("length_of_stay", kind="bins", edges=LENGTH_OF_STAY_EDGES)),
+    hour="Hours",
+)
+
+# The paper's tables of data statistics (train, val, test), to hold a prepared cohort against.
+PAPER_COUNTS = {
+    "physionet2019": {
+        "stays": (25813, 6454, 8066),
+        "sepsis": {"labelled hours": (992732, 247283, 312078), "positive hours": (17891, 4475, 5550)},
+    },
+    "mimic3_benchmark": {
+        "stays": (29250, 6371, 6281),
+        "decompensation": {"labelled hours": (2377738, 530638, 523200), "positive hours": (49260, 11752, 9683)},
+        "length_of_stay": {"labelled hours": (2586619, 572032, 563742)},
+    },
+}

@@ -1,0 +1,174 @@
+"""A dataset is a declaration: its channels, their kinds and plausible ranges, and its tasks."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ncl_tf.errors import InputError
+
+CHANNEL_KINDS = ("continuous", "categorical")
+TASK_KINDS = ("binary", "bins")
+
+
+@dataclasses.dataclass(frozen=True)
+class Channel:
+    """One measurement.
+
+    Attributes:
+      name: its column in the source.
+      kind: 'continuous' (standard-scaled) or 'categorical' (one-hot; two levels stay one 0/1 column).
+      static: known at admission; static channels come first among a cohort's columns.
+      low, high: plausible range, both ends included; what lies outside becomes missing. None: no bound.
+      unit: for people and model cards.
+      levels: the numeric codes of a categorical channel, in the order of its columns.
+      spellings: texts found in sources and the level that each of them means.
+    """
+
+    name: str
+    kind: str = "continuous"
+    static: bool = False
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    levels: tuple[float, ...] = ()
+    spellings: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        where = f"channel {self.name!r}"
+        if self.kind not in CHANNEL_KINDS:
+            raise InputError(f"{where}: kind {self.kind!r} is not one of {', '.join(CHANNEL_KINDS)}")
+        if (self.kind == "categorical") != (len(self.levels) > 1):
+            raise InputError(
+                f"{where}: a categorical channel has two or more levels, a continuous one none; "
+                f"got kind {self.kind!r} with levels {list(self.levels)}"
+            )
+        if len(set(self.levels)) < len(self.levels):
+            raise InputError(f"{where}: levels {list(self.levels)} repeat a value")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise InputError(f"{where}: low {self.low} is not below high {self.high}")
+        for text, level in self.spellings.items():
+            if level not in self.levels:
+                raise InputError(
+                    f"{where}: spelling {text!r} means level {level}, which is not one of {list(self.levels)}"
+                )
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the prepared columns: one, or one per level of a categorical channel with more than two."""
+        if len(self.levels) <= 2:
+            return [self.name]
+        return [f"{self.name}={level:g}" for level in self.levels]
+
+    def code(self, text: str) -> float:
+        """The number that a cell of the source means; raises ValueError for one that means nothing."""
+        if self.kind == "continuous":
+            value = float(text)
+            if not np.isfinite(value):
+                raise ValueError(text)
+            return value
+        folded = {spelling.casefold(): level for spelling, level in self.spellings.items()}
+        key = text.strip().casefold()
+        level = folded[key] if key in folded else float(text)
+        if level not in self.levels:
+            raise ValueError(text)
+        return level
+
+    @property
+    def allowed(self) -> str:
+        """What a cell may hold, for error messages."""
+        if self.kind == "continuous":
+            return "a number"
+        texts = [f"{level:g}" for level in self.levels] + [repr(text) for text in self.spellings]
+        return "one of " + ", ".join(texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One thing to predict at every hour.
+
+    Attributes:
+      name: its column in the source and in the cohort.
+      kind: 'binary' (labels 0 and 1) or 'bins' (a number, predicted as the bin that it falls into).
+      edges: inner edges of the bins; k edges make k + 1 classes, each bin including its lower edge.
+    """
+
+    name: str
+    kind: str = "binary"
+    edges: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in TASK_KINDS:
+            raise InputError(f"task {self.name!r}: kind {self.kind!r} is not one of {', '.join(TASK_KINDS)}")
+        if (self.kind == "bins") != bool(self.edges) or list(self.edges) != sorted(set(self.edges)):
+            raise InputError(
+                f"task {self.name!r}: kind 'bins' has one or more rising edges, 'binary' none; "
+                f"got kind {self.kind!r} with edges {list(self.edges)}"
+            )
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.edges) + 1 if self.kind == "bins" else 2
+
+    def classify(self, labels: np.ndarray) -> np.ndarray:
+        """Class of each label [hours] as int32; -1 where unlabelled (NaN)."""
+        classes = np.digitize(labels, self.edges) if self.kind == "bins" else np.nan_to_num(labels)
+        return np.where(np.isnan(labels), -1, classes).astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """What a source of stays holds.
+
+    Attributes:
+      name: 'physionet2019', 'mimic3_benchmark' or a user's own.
+      channels: in the order of the cohort's columns, static ones first.
+      tasks: in the order of the cohort's labels.
+      hour: name of the channel that holds the hour of the stay, if one does.
+    """
+
+    name: str
+    channels: tuple[Channel, ...]
+    tasks: tuple[Task, ...]
+    hour: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [channel.name for channel in self.channels] + [task.name for task in self.tasks]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InputError(f"dataset {self.name!r}: names used twice among channels and tasks: {', '.join(repeated)}")
+        if not self.channels or not self.tasks:
+            raise InputError(f"dataset {self.name!r}: needs at least one channel and one task")
+        static = [channel.static for channel in self.channels]
+        if static != sorted(static, reverse=True):
+            raise InputError(f"dataset {self.name!r}: static channels come before the others")
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all prepared columns."""
+        return [column for channel in self.channels for column in channel.columns]
+
+    @property
+    def static_columns(self) -> int:
+        """How many of the prepared columns are static; they are the first ones."""
+        return sum(len(channel.columns) for channel in self.channels if channel.static)
+
+    def task(self, name: str) -> Task:
+        """The task of that name."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise InputError(f"no task {name!r} in {self.name}; it has {', '.join(task.name for task in self.tasks)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "Dataset":
+        """From what `to_json` gave."""
+        channels = tuple(Channel(**{**c, "levels": tuple(c["levels"])}) for c in value["channels"])
+        tasks = tuple(Task(**{**t, "edges": tuple(t["edges"])}) for t in value["tasks"])
+        return cls(value["name"], channels, tasks, value["hour"])

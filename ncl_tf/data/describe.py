@@ -1,0 +1,81 @@
+"""The paper's data tables for a cohort file, and what is measured in it."""
+
+import pathlib
+
+import numpy as np
+
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.datasets import PAPER_COUNTS
+from ncl_tf.data.splits import SPLITS
+
+
+def counts(cohort: Cohort) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Stays, hours, labelled hours and positives per split (train, val, test), as the paper counts them."""
+    splits = [cohort[name] for name in SPLITS]
+    table = {
+        "": {
+            "stays": tuple(len(split.patient_windows) for split in splits),
+            "hours": tuple(len(split.data) for split in splits),
+        }
+    }
+    for position, task in enumerate(cohort.tasks):
+        labels = [split.labels[:, position] for split in splits]
+        table[task.name] = {"labelled hours": tuple(int((~np.isnan(label)).sum()) for label in labels)}
+        if task.kind == "binary":
+            table[task.name]["positive hours"] = tuple(int((label == 1).sum()) for label in labels)
+            table[task.name]["positive stays"] = tuple(
+                int(np.maximum.reduceat(label == 1, split.patient_windows[:, 0]).sum())
+                for label, split in zip(labels, splits, strict=True)
+            )
+    return table
+
+
+def describe(path: str | pathlib.Path, channels: bool = True) -> str:
+    """Counts per split beside the paper's where it has them; with `channels`, also missingness and ranges."""
+    cohort = Cohort(path)
+    paper = PAPER_COUNTS.get(cohort.name, {})
+    lines = [
+        f"{cohort.path}: {cohort.name}, {len(cohort.columns)} columns, the first {cohort.static_columns} static",
+        "",
+        f"{'':34}{'train':>12}{'val':>12}{'test':>12}",
+    ]
+    for task, rows in counts(cohort).items():
+        for what, numbers in rows.items():
+            lines.append(_row(f"{task}: {what}" if task else what, numbers))
+            published = paper.get(task, {}).get(what) if task else paper.get(what)
+            if published:
+                lines.append(_row("  in the paper", published, "  same" if published == numbers else "  differs"))
+    if channels:
+        lines += ["", *_channel_lines(cohort)]
+    return "\n".join(lines)
+
+
+def _row(title: str, numbers: tuple[int, ...], remark: str = "") -> str:
+    return f"{title:34}" + "".join(f"{number:>12,}" for number in numbers) + remark
+
+
+def _channel_lines(cohort: Cohort) -> list[str]:
+    """One line per channel: how often it is measured, known after forward fill, and its range in the training split."""
+    if not cohort.channel_statistics:
+        data = cohort["train"].data
+        lines = [
+            "prepared columns of the training split (this file records no raw measurements)",
+            f"{'column':36}{'not zero':>10}{'min':>12}{'mean':>12}{'max':>12}",
+        ]
+        for index, name in enumerate(cohort.columns):
+            column = data[:, index]
+            share = float((column != 0).mean())
+            lines.append(f"{name:36}{share:>10.1%}{column.min():>12.4g}{column.mean():>12.4g}{column.max():>12.4g}")
+        return lines
+    lines = [
+        "channels in the training split: hours measured, hours known after forward fill, range of what is known",
+        f"{'channel':36}{'kind':>20}{'measured':>10}{'known':>10}{'min':>10}{'mean':>10}{'max':>10}  unit",
+    ]
+    for channel in cohort.preprocessor.dataset.channels:
+        s = cohort.channel_statistics[channel.name]
+        kind = ("static " if channel.static else "") + channel.kind
+        span = "".join(f"{'-' if s[key] is None else format(s[key], '.4g'):>10}" for key in ("min", "mean", "max"))
+        lines.append(
+            f"{channel.name:36}{kind:>20}{s['measured']:>10.1%}{s['known']:>10.1%}{span}  {channel.unit}".rstrip()
+        )
+    return lines

@@ -1,0 +1,90 @@
+"""Raw stays on an hourly grid, the common form that every source is read into."""
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass
+class Stays:
+    """Many stays, their hours stacked.
+
+    Attributes:
+      names: [stays] the source's identifiers.
+      lengths: [stays] hours of each stay; consecutive rows.
+      values: [hours, channels] float32, raw, NaN where not measured; categorical channels hold level codes.
+        Column-major, since cleaning and scaling go channel by channel.
+      labels: [hours, tasks] float32, NaN where unlabelled.
+    """
+
+    names: np.ndarray
+    lengths: np.ndarray
+    values: np.ndarray
+    labels: np.ndarray
+
+    @classmethod
+    def from_rows(
+        cls, names: np.ndarray, lengths: np.ndarray, hours: np.ndarray, values: np.ndarray, labels: np.ndarray
+    ) -> "Stays":
+        """Stays from rows at whole hours, rising within each stay; hours left out become rows without measurement or label.
+
+        Args:
+          names, lengths: [stays] identifier and number of rows.
+          hours: [rows] whole hours.
+          values: [rows, channels]; labels: [rows, tasks].
+        """
+        last = np.cumsum(lengths) - 1
+        first_hours = hours[last - lengths + 1].astype(np.int64)
+        hourly = hours[last].astype(np.int64) - first_hours + 1
+        if np.array_equal(hourly, lengths):
+            return cls(names, lengths, values, labels)
+        stay = np.repeat(np.arange(len(names)), lengths)
+        values, labels = (hourly_grid(stay, hours, rows, first_hours, hourly) for rows in (values, labels))
+        return cls(names, hourly, values, labels)
+
+    @property
+    def first_rows(self) -> np.ndarray:
+        """[stays] row of each stay's first hour."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def rows(self, stays: np.ndarray) -> np.ndarray:
+        """All rows of the given stays (indices), stay after stay."""
+        return concatenated_ranges(self.first_rows[stays], self.lengths[stays])
+
+    def ever_positive(self, task: int = 0) -> np.ndarray:
+        """[stays] whether any hour has label 1 in that task."""
+        return np.maximum.reduceat(self.labels[:, task] == 1, self.first_rows)
+
+
+def concatenated_ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """first, first + 1, ..., first + length - 1 for each pair, one after the other."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(firsts - (ends - lengths), lengths)
+
+
+def hourly_grid(
+    stay: np.ndarray, time: np.ndarray, values: np.ndarray, first_hours: np.ndarray, lengths: np.ndarray
+) -> np.ndarray:
+    """Puts events on an hourly grid: each hour gets, channel by channel, the last value since the hour before.
+
+    An event at time t belongs to hour ceil(t). Events before a stay's first hour count at its first hour; events
+    after its last hour never show. Forward filling the result gives "the last value at or before hour k".
+
+    Args:
+      stay: [events] index of the stay, events of one stay in order of time.
+      time: [events] hours, fractional.
+      values: [events, channels], NaN where not measured.
+      first_hours: [stays] hour of the first row of each stay.
+      lengths: [stays] number of hourly rows of each stay.
+
+    Returns:
+      [sum of lengths, channels] float32, column-major.
+    """
+    offset = np.maximum(np.ceil(time).astype(np.int64) - first_hours[stay], 0)
+    within = offset < lengths[stay]
+    row = (np.cumsum(lengths) - lengths)[stay] + offset
+    grid = np.full((int(np.sum(lengths)), values.shape[1]), np.nan, np.float32, order="F")
+    for channel in range(values.shape[1]):
+        measured = within & ~np.isnan(values[:, channel])
+        grid[row[measured], channel] = values[measured, channel]  # of repeated rows the last one stays
+    return grid

@@ -1,0 +1,73 @@
+"""From a split to batches of windows: the last 48 hours before each sample, gathered in the graph from one table."""
+
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.errors import InputError
+
+HISTORY = 48  # hours, t_h in the paper
+
+Batch = dict[str, tf.Tensor]  # window [N, history, columns], stay [N], hour [N], label [N, tasks]
+
+
+class Windows:
+    """The windows of one split.
+
+    A batch holds `window` [N, history, columns] float32 (zeros before the stay began), `stay` [N] int32 (its id), `hour` [N]
+    int32 (since the stay's first row) and `label` [N, tasks] float32 (NaN where unlabelled).
+    """
+
+    def __init__(self, split: SplitData, history: int = HISTORY) -> None:
+        """Takes the prepared hours and the length of a window in hours."""
+        if history < 1:
+            raise InputError(f"history {history}: a window has at least one hour")
+        self.history = history
+        self.hours = len(split.data)
+        with tf.device("CPU"):
+            # Row 0 of the table is all zeros: hours before a stay began point to it.
+            self._table = tf.constant(np.concatenate([np.zeros_like(split.data[:1]), split.data]))
+            self._first_row = tf.constant(split.first_row)
+            self._stay = tf.constant(split.stay)
+            self._labels = tf.constant(split.labels)
+
+    def gather(self, rows: tf.Tensor) -> Batch:
+        """The samples at the given rows [N] of the split's table."""
+        first = tf.gather(self._first_row, rows)
+        steps = rows[:, None] + tf.range(1 - self.history, 1, dtype=rows.dtype)
+        return {
+            "window": tf.gather(self._table, tf.where(steps < first[:, None], 0, steps + 1)),
+            "stay": tf.gather(self._stay, rows),
+            "hour": rows - first,
+            "label": tf.gather(self._labels, rows),
+        }
+
+    def training(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
+        """Endless random batches; batch k is a pure function of (seed, k), so training can go on from any step.
+
+        Every hour comes once per epoch. Epochs follow each other without a gap: sample number g = k * batch_size + j
+        of the run is position g mod H of epoch g div H, and each epoch has its own permutation of the H hours.
+        """
+        hours = self.hours
+        if not 1 <= batch_size <= hours:
+            raise InputError(f"batch_size {batch_size} is not between 1 and {hours}, the number of hours in this split")
+
+        def batch(step: tf.Tensor) -> Batch:
+            sample = step * batch_size + tf.range(batch_size, dtype=tf.int64)
+            position, epoch = sample % hours, sample[0] // hours
+            this, following = (shuffled(position, e, hours, seed) for e in (epoch, epoch + 1))
+            return self.gather(tf.where(sample // hours == epoch, this, following))
+
+        steps = tf.data.Dataset.counter(first_step)
+        return steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)
+
+    def sequential(self, batch_size: int, rows: np.ndarray | None = None) -> tf.data.Dataset:
+        """All samples, or those at `rows`, once and in order; the last batch may be smaller."""
+        rows = np.arange(self.hours) if rows is None else rows
+        chosen = tf.data.Dataset.from_tensor_slices(rows.astype(np.int32)).batch(batch_size)
+        return chosen.map(self.gather, num_parallel_calls=2, deterministic=True).prefetch(4)
+
+
+def shuffled(position: tf.Tensor, epoch: tf.Tensor, count: int, seed: int) -> tf.Tensor:
+    """Where a random permutation of 0 .. count - 1, another one for each epoch, sends the given positions [N]; int32."""
+    return tf.cast(tf.random.experimental.index_shuffle(position, tf.stack([seed, epoch]), count - 1), tf.int32)

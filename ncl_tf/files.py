@@ -1,0 +1,77 @@
+"""Writing files so that a reader never sees half of one, and checksums."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from ncl_tf.errors import InputError
+
+
+def check_output(path: pathlib.Path, overwrite: bool) -> None:
+    """Refuses, before any work is done, an output that exists (unless `overwrite`) or cannot be written."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; --output must name a file")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path}: exists already; pass --overwrite to replace it, or name another --output")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot write into this folder ({error.strerror})") from error
+
+
+@contextlib.contextmanager
+def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed, on failure removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    os.close(handle)
+    partial = pathlib.Path(name)
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.chmod(0o666 & ~current_umask())
+        partial.replace(path)
+        sync_folder(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """Writes a text file atomically."""
+    with atomic_path(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes JSON atomically, readable and in a stable order of keys."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def sha256(path: pathlib.Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: pathlib.Path) -> None:
+    """Makes a rename in `folder` survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def current_umask() -> int:
+    """The process's umask (temporary files are created private; results should not be)."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

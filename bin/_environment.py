@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -20,3 +21,19 @@ except ImportError:
     sys.exit(
         "error: the requirements are not installed; run `make quickstart` once, or `pip install -e .` in your environment"
     )
+
+
+def import_tensorflow_quietly() -> None:
+    """Imports TensorFlow without the notes that its C++ part prints however it is asked not to; errors are shown."""
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            import tensorflow  # noqa: F401
+        except BaseException:
+            notes.seek(0)
+            os.write(kept, notes.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

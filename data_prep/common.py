@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from absl import flags
 from tqdm import tqdm
 
@@ -41,8 +42,17 @@ def write_and_summarise(path: pathlib.Path, dataset: Dataset, stays: Stays, spli
     print(f"\nwritten: {path}\nnext: bin/cohort describe {path}")
 
 
+def with_newlines(text: bytes) -> bytes:
+    """The text with every line, the last one too, ended by a newline character, whatever system wrote it."""
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return text if text.endswith(b"\n") else text + b"\n"
+
+
 def numbers(column: pa.ChunkedArray, channel: Channel, place: Callable[[int], str]) -> np.ndarray:
     """A column of texts or numbers -> float64 [rows], NaN where null; a cell that means nothing is told with its place."""
+    if pa.types.is_floating(column.type):
+        column = pa.compute.if_else(pa.compute.is_nan(column), None, column)
     if not pa.types.is_string(column.type):
         column = column.cast(pa.string())
     texts = column.combine_chunks().dictionary_encode()

@@ -17,9 +17,10 @@ import dataclasses
 import hashlib
 import io
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 from absl import flags
@@ -28,24 +29,10 @@ from data_prep import common, sources
 from ncl_tf import cli
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK
 from ncl_tf.data.declaration import Channel, Dataset
+from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.splits import SPLITS, Split
-from ncl_tf.data.stays import Stays, hourly_grid
+from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
 from ncl_tf.errors import InputError
-
-SOURCE = flags.DEFINE_string("source", None, "The multitask folder, or a tar file of it.", required=True)
-LABEL_ROW = flags.DEFINE_enum(
-    "label_row", "same", ["same", "next"], "Row that carries the label of hour j: j, or j + 1."
-)
-BEFORE_FIRST_EVENT = flags.DEFINE_enum(
-    "before_first_event", "missing", ["missing", "carry_back"], "Hours before the first event: missing, or its values."
-)
-CATEGORICAL = flags.DEFINE_enum(
-    "categorical",
-    "declare",
-    ["declare", "guess"],
-    "Categorical channels: as declared, or all with <= 25 whole numbers.",
-)
-flags.adopt_module_key_flags(common)
 
 LISTFILE_COLUMNS = (
     "filename",
@@ -57,14 +44,17 @@ LABEL_COLUMNS = {"decompensation": LISTFILE_COLUMNS[3], "length_of_stay": LISTFI
 CHANNELS = {channel.name: channel for channel in MIMIC3_BENCHMARK.channels}
 CHUNK = 500  # series parsed at once
 
+# A line of a listfile: its cells by column, the length of the stay in `hours`, its place in `where`.
+Row = dict[str, Any]
+
 
 @dataclasses.dataclass
 class Multitask:
     """The multitask folder: its files and its three lists of stays."""
 
     where: str
-    files: dict[str, sources.Callable[[], bytes]]
-    lists: dict[str, pd.DataFrame]
+    files: dict[str, Callable[[], bytes]]
+    lists: dict[str, list[Row]]
 
     @classmethod
     def open(cls, path: pathlib.Path) -> "Multitask":
@@ -83,8 +73,6 @@ class Multitask:
                     "data/multitask/` makes the three listfiles"
                 )
             lists[split] = read_listfile(files[name](), f"{path}: {name}")
-        if not sum(map(len, lists.values())):
-            raise InputError(f"{path}: the listfiles name no stays at all")
         return cls(str(path), files, lists)
 
     def series(self, split: str, filename: str) -> str:
@@ -95,23 +83,33 @@ class Multitask:
         return name
 
 
-def read_listfile(data: bytes, where: str) -> pd.DataFrame:
-    """A listfile as text, with `hours` the length of each stay as a number."""
-    table = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False)
+def read_listfile(data: bytes, where: str) -> list[Row]:
+    """The stays that a listfile names."""
+    header, *lines = [line.split(",") for line in data.decode(errors="replace").splitlines()] or [[]]
     for column in LISTFILE_COLUMNS:
-        if column not in table:
-            raise InputError(f"{where}, line 1: no column {column!r}; it has {', '.join(table.columns)}")
-    hours = pd.to_numeric(table["length of stay"], errors="coerce")
-    for row in np.flatnonzero(~(hours >= 0)):
-        raise InputError(
-            f"{where}, line {row + 2}, column length of stay: {table['length of stay'][row]!r} is not a number of hours"
-        )
-    table["hours"] = hours
-    table["where"] = [f"{where}, line {row + 2}" for row in range(len(table))]
-    return table
+        if column not in header:
+            raise InputError(f"{where}, line 1: no column {column!r}; it has {', '.join(header) or 'none'}")
+    if not lines:
+        raise InputError(f"{where}: no stays")
+    rows = []
+    for number, cells in enumerate(lines, start=2):
+        place = f"{where}, line {number}"
+        if len(cells) != len(header):
+            raise InputError(f"{place}: {len(cells)} cells, expected {len(header)} separated by commas")
+        row = dict(zip(header, cells, strict=True))
+        try:
+            row["hours"] = float(row["length of stay"])
+        except ValueError:
+            row["hours"] = np.nan
+        if not 0 <= row["hours"] < LONGEST_STAY:
+            raise InputError(
+                f"{place}, column length of stay: {row['length of stay']!r} is not a number of hours below {LONGEST_STAY}"
+            )
+        rows.append({**row, "where": place})
+    return rows
 
 
-def read_labels(row: pd.Series, length: int, shift: int) -> np.ndarray:
+def read_labels(row: Row, length: int, shift: int) -> np.ndarray:
     """Labels of one stay [length, tasks]: entry j on row j + shift; masked and absent entries are NaN."""
     labels = np.full((length, len(MIMIC3_BENCHMARK.tasks)), np.nan, np.float32)
     for position, task in enumerate(MIMIC3_BENCHMARK.tasks):
@@ -124,10 +122,14 @@ def read_labels(row: pd.Series, length: int, shift: int) -> np.ndarray:
         if len(entries) % 2:
             raise InputError(f"{place}: {len(entries)} entries, but as many masks as labels make an even number")
         masks, values = np.split(entries, 2)
-        if not np.isin(masks, (0, 1)).all() or (
-            task.kind == "binary" and not np.isin(values[masks == 1], (0, 1)).all()
-        ):
-            raise InputError(f"{place}: masks{' and labels' if task.kind == 'binary' else ''} must be 0 or 1")
+        for mask in masks[~np.isin(masks, (0, 1))]:
+            raise InputError(
+                f"{place}: mask {mask:g}; allowed are 0 and 1 (the list has masks first, then as many labels)"
+            )
+        sound = np.isin(values, (0, 1)) if task.kind == "binary" else np.isfinite(values)
+        for value in values[(masks == 1) & ~sound]:
+            allowed = "0 and 1" if task.kind == "binary" else "numbers of hours"
+            raise InputError(f"{place}: label {value:g}; allowed are {allowed}")
         if len(masks) > np.floor(row["hours"]) + 1:
             raise InputError(f"{place}: {len(masks)} labels for the hours 0 to {np.floor(row['hours']):g} of the stay")
         values = np.where(masks == 1, values, np.nan)[: length - shift]
@@ -137,23 +139,14 @@ def read_labels(row: pd.Series, length: int, shift: int) -> np.ndarray:
 
 def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Many series at once -> rows of each, time [rows] and raw values [rows, channels]; faults are told with their place."""
-    header = texts[0].split(b"\n", 1)[0].rstrip(b"\r")
-    names = header.decode().split(",")
-    if sorted(names) != sorted(CHANNELS):
-        odd = sorted(set(names) ^ set(CHANNELS))
-        raise InputError(
-            f"{where[0]}, line 1: missing or unknown columns {', '.join(odd)}; expected {', '.join(CHANNELS)}"
-        )
-    bodies = []
-    for text, place in zip(texts, where, strict=True):
-        first, _, body = text.replace(b"\r\n", b"\n").partition(b"\n")
-        if first != header:
-            raise InputError(
-                f"{place}, line 1: header differs from that of {where[0]}: {first[:80].decode(errors='replace')!r}"
-            )
+    texts = [common.with_newlines(text) for text in texts]
+    headers, bodies = zip(*(text.partition(b"\n")[::2] for text in texts), strict=True)
+    for header, body, place in zip(headers, bodies, where, strict=True):
+        check_header(header, place)
         if not body.strip():
             raise InputError(f"{place}: no row after the header")
-        bodies.append(body if body.endswith(b"\n") else body + b"\n")
+        if header != headers[0]:
+            raise InputError(f"{place}, line 1: columns are in another order than in {where[0]}")
     lengths = np.array([body.count(b"\n") for body in bodies])
     firsts = np.cumsum(lengths) - lengths
 
@@ -161,21 +154,11 @@ def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.n
         series = np.searchsorted(firsts, row, side="right") - 1
         return f"{where[series]}, line {row - firsts[series] + 2}"
 
-    try:
-        table = pa.csv.read_csv(
-            io.BytesIO(b"".join(bodies)),
-            pa.csv.ReadOptions(column_names=names),
-            pa.csv.ParseOptions(ignore_empty_lines=False),
-            pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{where[0]} ... {where[-1]}: {error}") from error
+    table = read_cells(b"".join(bodies), headers[0].decode().split(","), place)
     columns = {c.name: common.numbers(table[c.name], c, place) for c in MIMIC3_BENCHMARK.channels}
     time = columns["Hours"]
     steps = np.diff(time)
-    steps[np.cumsum(lengths)[:-1] - 1] = 0
+    steps[firsts[1:] - 1] = 0
     for row in np.flatnonzero(np.isnan(time)):
         raise InputError(f"{place(row)}, column Hours: empty")
     for row in np.flatnonzero(steps < 0) + 1:
@@ -185,13 +168,45 @@ def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.n
     return lengths, time, np.stack(list(columns.values()), axis=1).astype(np.float32)
 
 
+def check_header(header: bytes, where: str) -> None:
+    """Refuses a first line that has not each column once."""
+    if not header:
+        raise InputError(f"{where}: empty file, or its first line is")
+    names = header.decode(errors="replace").split(",")
+    faults = {
+        "missing column": [name for name in CHANNELS if name not in names],
+        "unknown column": [name for name in names if name not in CHANNELS],
+        "repeated column": sorted({name for name in names if names.count(name) > 1}),
+    }
+    for fault, found in faults.items():
+        if found:
+            raise InputError(f"{where}, line 1: {fault} {', '.join(found)}; expected are {','.join(CHANNELS)}")
+
+
+def read_cells(lines: bytes, names: list[str], place: Callable[[int], str]) -> pa.Table:
+    """Lines of comma-separated cells as a table of texts, null where empty."""
+    try:
+        return pa.csv.read_csv(
+            io.BytesIO(lines),
+            pa.csv.ReadOptions(column_names=names),
+            pa.csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
+            pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()), null_values=[""], strings_can_be_null=True
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        for row, line in enumerate(lines.split(b"\n")[:-1]):
+            cells = line.count(b",") + 1
+            if cells != len(names):
+                raise InputError(f"{place(row)}: {cells} cells, expected {len(names)} separated by commas") from error
+        raise InputError(f"{place(0)} and following: {error}") from error
+
+
 def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays, Split, str]:
     """Raw stays on their hourly grid 0 .. ceil(length of stay), the benchmark's split, and a checksum of what was read."""
     multitask = Multitask.open(path)
     rows = [
-        (row, split, multitask.series(split, row["filename"]))
-        for split in SPLITS
-        for _, row in multitask.lists[split].iterrows()
+        (row, split, multitask.series(split, row["filename"])) for split in SPLITS for row in multitask.lists[split]
     ]
     rows.sort(key=lambda item: item[2].split("/")[1])
     names = np.array([series.split("/")[1].removesuffix("_timeseries.csv") for _, _, series in rows])
@@ -205,7 +220,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
             chunk = rows[start : start + CHUNK]
             texts = [multitask.files[series]() for _, _, series in chunk]
             for (row, _, series), text in zip(chunk, texts, strict=True):
-                digest.update(f"{series}\0{';'.join(row[list(LISTFILE_COLUMNS)])}\0".encode() + text)
+                digest.update(f"{series}\0{';'.join(row[column] for column in LISTFILE_COLUMNS)}\0".encode() + text)
             for into, part in zip(
                 (counts, times, values), parse_series(texts, [f"{path}: {s}" for _, _, s in chunk]), strict=True
             ):
@@ -235,12 +250,15 @@ def on_grid(
     return grid
 
 
-def guess_categorical(dataset: Dataset, values: np.ndarray) -> Dataset:
-    """The authors' rule: a channel with at most 25 distinct values, all whole numbers, is categorical with these levels."""
+def guess_categorical(dataset: Dataset, stays: Stays, training: np.ndarray) -> Dataset:
+    """The authors' rule: a channel is categorical that has at most 25 distinct plausible values in the training split, all
+    of them whole numbers. Its levels are the values in any split."""
+    values, training_rows = clean(dataset, stays).values, stays.rows(training)
 
     def guess(channel: Channel, column: np.ndarray) -> Channel:
         levels = np.unique(column[~np.isnan(column)])
-        whole = 2 <= len(levels) <= 25 and (levels == np.floor(levels)).all()
+        seen = levels[np.isin(levels, column[training_rows])]
+        whole = len(levels) >= 2 and len(seen) <= 25 and (seen == np.floor(seen)).all()
         return dataclasses.replace(
             channel,
             kind="categorical" if whole else "continuous",
@@ -252,13 +270,35 @@ def guess_categorical(dataset: Dataset, values: np.ndarray) -> Dataset:
     return dataclasses.replace(dataset, channels=channels)
 
 
+def define_flags() -> None:
+    """The program's flags; not at import, since the other programs have flags of the same names."""
+    flags.DEFINE_string("source", None, "The multitask folder, or a tar file of it.", required=True)
+    flags.DEFINE_enum("label_row", "same", ["same", "next"], "Row that carries the label of hour j: j, or j + 1.")
+    flags.DEFINE_enum(
+        "before_first_event",
+        "missing",
+        ["missing", "carry_back"],
+        "Hours before the first event: missing, or its values.",
+    )
+    flags.DEFINE_enum(
+        "categorical",
+        "declare",
+        ["declare", "guess"],
+        "Categorical channels: as declared, or all with <= 25 whole numbers.",
+    )
+    flags.adopt_module_key_flags(common)
+
+
 def main() -> None:
     output = common.checked_output()
-    carry_back, shift = BEFORE_FIRST_EVENT.value == "carry_back", int(LABEL_ROW.value == "next")
-    stays, split, checksum = read_stays(pathlib.Path(SOURCE.value), carry_back, shift)
-    dataset = MIMIC3_BENCHMARK if CATEGORICAL.value == "declare" else guess_categorical(MIMIC3_BENCHMARK, stays.values)
+    carry_back, shift = flags.FLAGS.before_first_event == "carry_back", int(flags.FLAGS.label_row == "next")
+    stays, split, checksum = read_stays(pathlib.Path(flags.FLAGS.source), carry_back, shift)
+    dataset = MIMIC3_BENCHMARK
+    if flags.FLAGS.categorical == "guess":
+        dataset = guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
     common.write_and_summarise(output, dataset, stays, split, checksum)
 
 
 if __name__ == "__main__":
+    define_flags()
     cli.run(main)

@@ -26,16 +26,10 @@ from absl import flags
 from data_prep import common, sources
 from ncl_tf import cli
 from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.declaration import Channel
 from ncl_tf.data.splits import published_split, random_split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
-
-SOURCE = flags.DEFINE_multi_string(
-    "source", None, "A folder of .psv files or an official zip; repeat it.", required=True
-)
-SPLIT = flags.DEFINE_enum("split", "published", ["published", "random"], "Which split: see above.")
-SEED = flags.DEFINE_integer("seed", 0, "Seed of --split=random.")
-flags.adopt_module_key_flags(common)
 
 # The order of columns in the challenge's files.
 HEADER = (
@@ -45,6 +39,7 @@ HEADER = (
 )
 COLUMNS = HEADER.split("|")
 CHANNELS = {channel.name: channel for channel in PHYSIONET2019.channels}
+LABEL = Channel("SepsisLabel", kind="categorical", levels=(0, 1))
 CHUNK = 2000  # stays parsed at once
 
 Member = tuple[str, str, Callable[[], bytes]]  # stay, where it is (for messages), function that reads it
@@ -103,11 +98,11 @@ def with_hours(stays: Stays) -> Stays:
 def parse(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Many files at once -> rows of each file, float32 [rows, 41] column-major; a fault is told with file, line and column."""
     header = HEADER.encode() + b"\n"
-    texts = [text.replace(b"\r\n", b"\n") if b"\r" in text else text for text in texts]
+    texts = [common.with_newlines(text) for text in texts]
     for text, place in zip(texts, where, strict=True):
         if not text.startswith(header):
             raise header_error(text, place)
-    bodies = [text[len(header) :] + (b"" if text.endswith(b"\n") else b"\n") for text in texts]
+    bodies = [text[len(header) :] for text in texts]
     lengths = np.array([body.count(b"\n") for body in bodies])
     for place, length in zip(where, lengths, strict=True):
         if length == 0:
@@ -116,7 +111,7 @@ def parse(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray]
         arrow = pa.csv.read_csv(
             io.BytesIO(b"".join(bodies)),
             pa.csv.ReadOptions(column_names=COLUMNS),
-            pa.csv.ParseOptions(delimiter="|", ignore_empty_lines=False),
+            pa.csv.ParseOptions(delimiter="|", quote_char=False, ignore_empty_lines=False),
             pa.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.float32()), null_values=["NaN"]),
         )
         table = np.empty((len(arrow), len(COLUMNS)), np.float32, order="F")
@@ -172,15 +167,14 @@ def find_fault(body: bytes, where: str) -> None:
         if len(cells) != len(COLUMNS):
             raise InputError(f"{where}, line {line}: {len(cells)} cells, expected {len(COLUMNS)} separated by |")
         for name, cell in zip(COLUMNS, cells, strict=True):
-            place = f"{where}, line {line}, column {name}: {cell!r}"
-            if name == "SepsisLabel":
-                if cell not in ("0", "1", "0.0", "1.0"):
-                    raise InputError(f"{place} is not a label; allowed are 0 and 1")
-            elif cell != "NaN":
-                try:
-                    CHANNELS[name].code(cell)
-                except ValueError as error:
-                    raise InputError(f"{place} is not {CHANNELS[name].allowed}, or NaN") from error
+            channel = CHANNELS.get(name, LABEL)
+            if channel is not LABEL and cell.casefold() == "nan":
+                continue
+            try:
+                channel.code(cell)
+            except ValueError as error:
+                allowed = channel.allowed if channel is LABEL else f"{channel.allowed}, or NaN"
+                raise InputError(f"{where}, line {line}, column {name}: {cell!r} is not {allowed}") from error
         hour = float(cells[COLUMNS.index("ICULOS")])
         place = f"{where}, line {line}, column ICULOS: {hour:g}"
         if hour != np.floor(hour):  # true of NaN, too
@@ -190,13 +184,25 @@ def find_fault(body: bytes, where: str) -> None:
         previous = hour
 
 
+def define_flags() -> None:
+    """The program's flags; not at import, since the other programs have flags of the same names."""
+    flags.DEFINE_multi_string("source", None, "A folder of .psv files or an official zip; repeat it.", required=True)
+    flags.DEFINE_enum("split", "published", ["published", "random"], "Which split: see above.")
+    flags.DEFINE_integer("seed", 0, "Seed of --split=random.")
+    flags.adopt_module_key_flags(common)
+
+
 def main() -> None:
     output = common.checked_output()
-    stays, checksum = read_stays([pathlib.Path(source) for source in SOURCE.value])
+    stays, checksum = read_stays([pathlib.Path(source) for source in flags.FLAGS.source])
     septic = stays.ever_positive()
-    split = published_split(stays.names, septic) if SPLIT.value == "published" else random_split(septic, SEED.value)
+    if flags.FLAGS.split == "published":
+        split = published_split(stays.names, septic)
+    else:
+        split = random_split(septic, flags.FLAGS.seed)
     common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum)
 
 
 if __name__ == "__main__":
+    define_flags()
     cli.run(main)

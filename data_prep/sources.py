@@ -1,5 +1,6 @@
 """Folders, zip and tar files as one thing: named files, read without unpacking anything to disk."""
 
+import lzma
 import pathlib
 import tarfile
 import zipfile
@@ -8,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 from ncl_tf.errors import InputError
 
+# What damaged archives raise.
+DAMAGE = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
 Files = Iterator[tuple[str, Callable[[], bytes]]]  # (name inside the source, function that reads it)
 
 
@@ -17,11 +20,9 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
         raise InputError(f"{path}: no such file or folder")
     if path.is_dir():
         return _folder(path, suffix)
-    if zipfile.is_zipfile(path):
-        return _zip(path, suffix)
     try:
-        return _tar(path, suffix)
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        return _zip(path, suffix) if zipfile.is_zipfile(path) else _tar(path, suffix)
+    except DAMAGE as error:
         raise InputError(
             f"{path}: neither a folder nor a whole zip or tar file ({error}); "
             "a truncated download looks like this, fetch it again"
@@ -30,7 +31,8 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
 
 def _folder(path: pathlib.Path, suffix: str) -> Files:
     for file in sorted(path.rglob(f"*{suffix}")):
-        yield str(file.relative_to(path)), file.read_bytes
+        if file.is_file():
+            yield str(file.relative_to(path)), file.read_bytes
 
 
 def _zip(path: pathlib.Path, suffix: str) -> Files:
@@ -40,15 +42,17 @@ def _zip(path: pathlib.Path, suffix: str) -> Files:
         def read() -> bytes:
             try:
                 return archive.read(member)
-            except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-                raise InputError(f"{path}: cannot read {member.filename} ({error}); the archive is damaged") from error
+            except (*DAMAGE, RuntimeError) as error:  # the last: encrypted or oddly compressed
+                raise InputError(
+                    f"{path}: {member.filename} cannot be read ({error}); is the archive damaged?"
+                ) from error
 
         return read
 
-    for member in archive.infolist():
+    members = archive.infolist()
+    for member in members:
         _check_member(path, member.filename)
-        if not member.is_dir() and member.filename.endswith(suffix):
-            yield member.filename, reader(member)
+    return ((m.filename, reader(m)) for m in members if not m.is_dir() and m.filename.endswith(suffix))
 
 
 def _tar(path: pathlib.Path, suffix: str) -> Files:

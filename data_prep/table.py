@@ -7,7 +7,8 @@ schema file says what the columns are:
   name = "my_icu"
   stay = "stay_id"            # column that identifies the stay
   hour = "hour"               # column with the hour; declare it as a channel, too, if the model shall see it
-  split = "split"             # optional: column with train, val or test; without it a random split, stratified by the first task
+  split = "split"             # optional: column with train, val or test; without it a random split (64 / 16 / 20 %), stratified
+                              # by whether a stay is ever positive in the first binary task
 
   [[channels]]
   name = "HR"
@@ -51,14 +52,22 @@ from ncl_tf.data.splits import SPLITS, Split, random_split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
-SOURCE = flags.DEFINE_string("source", None, "The hourly table, .csv or .parquet.", required=True)
-SCHEMA = flags.DEFINE_string("schema", None, "The schema file, .toml; see above.", required=True)
-SEED = flags.DEFINE_integer("seed", 0, "Seed of the random split, where the schema names no split column.")
-flags.adopt_module_key_flags(common)
-
-TOP_KEYS = ("name", "stay", "hour", "split", "channels", "tasks")
-CHANNEL_KEYS = ("name", "kind", "static", "low", "high", "unit", "levels", "spellings")
-TASK_KEYS = ("name", "kind", "edges")
+# What a schema may say: (type or types, of the elements in LISTS; in words).
+LISTS = ("channels", "tasks", "levels", "edges")
+TEXT, NUMBER = (str, "a text"), ((int, float), "a number")
+TABLES = (dict, "a list of tables")
+TOP_KEYS = {"name": TEXT, "stay": TEXT, "hour": TEXT, "channels": TABLES, "tasks": TABLES, "split": TEXT}
+CHANNEL_KEYS = {
+    "name": TEXT,
+    "kind": TEXT,
+    "static": (bool, "true or false"),
+    "low": NUMBER,
+    "high": NUMBER,
+    "unit": TEXT,
+    "levels": ((str, int, float), "a list of texts or numbers"),
+    "spellings": (dict, "a table of texts and levels"),
+}
+TASK_KEYS = {"name": TEXT, "kind": TEXT, "edges": ((int, float), "a list of numbers")}
 
 
 def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
@@ -69,35 +78,47 @@ def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
-    check_keys(schema, TOP_KEYS, ("name", "stay", "hour", "channels", "tasks"), f"{path}")
-    for key in ("channels", "tasks"):
-        if not isinstance(schema[key], list) or not schema[key]:
-            raise InputError(f"{path}: {key} must be one or more [[{key}]] tables")
-    channels = [read_channel(c, f"{path}, channel {i}") for i, c in enumerate(schema["channels"], start=1)]
-    for i, task in enumerate(schema["tasks"], start=1):
-        check_keys(task, TASK_KEYS, ("name",), f"{path}, task {i}")
-    tasks = [Task(**{**task, "edges": tuple(task.get("edges", ()))}) for task in schema["tasks"]]
-    channels.sort(key=lambda channel: not channel.static)  # static first, otherwise as written
-    hour = schema["hour"] if any(channel.name == schema["hour"] for channel in channels) else None
-    return Dataset(schema["name"], tuple(channels), tuple(tasks), hour), schema
+    try:
+        check_keys(schema, TOP_KEYS, ("name", "stay", "hour", "channels", "tasks"), "top level")
+        channels = [read_channel(value, f"channel {i}") for i, value in enumerate(schema["channels"], start=1)]
+        tasks = [read_task(value, f"task {i}") for i, value in enumerate(schema["tasks"], start=1)]
+        channels.sort(key=lambda channel: not channel.static)  # static first, otherwise as written
+        hour = schema["hour"] if any(channel.name == schema["hour"] for channel in channels) else None
+        return Dataset(schema["name"], tuple(channels), tuple(tasks), hour), schema
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def read_channel(value: dict[str, Any], where: str) -> Channel:
     """One channel; levels that are texts become the codes 0, 1, 2, ... and spellings of themselves."""
     check_keys(value, CHANNEL_KEYS, ("name",), where)
     levels, spellings = value.get("levels", []), dict(value.get("spellings", {}))
-    if any(isinstance(level, str) for level in levels):
+    text_only = any(isinstance(level, str) for level in levels)
+    if text_only:
         codes = {str(level): float(code) for code, level in enumerate(levels)}
+        if len(codes) < len(levels):
+            raise InputError(f"{where}: levels {levels} repeat a value")
         spellings = codes | {text: codes.get(str(level), level) for text, level in spellings.items()}
-        levels = list(codes.values())
-    return Channel(**{**value, "levels": tuple(float(level) for level in levels), "spellings": spellings})
+        levels = range(len(levels))
+    levels = tuple(float(level) for level in levels)
+    return Channel(**{**value, "levels": levels, "spellings": spellings, "text_only": text_only})
 
 
-def check_keys(value: dict[str, Any], allowed: tuple[str, ...], required: tuple[str, ...], where: str) -> None:
-    """Refuses keys that are not known and the absence of those that are needed."""
-    for key in value:
+def read_task(value: dict[str, Any], where: str) -> Task:
+    """One task."""
+    check_keys(value, TASK_KEYS, ("name",), where)
+    return Task(**{**value, "edges": tuple(value.get("edges", ()))})
+
+
+def check_keys(value: dict[str, Any], allowed: dict[str, tuple], required: tuple[str, ...], where: str) -> None:
+    """Refuses keys that are not known, values of the wrong type and the absence of keys that are needed."""
+    for key, item in value.items():
         if key not in allowed:
             raise InputError(f"{where}: unknown key {key!r}; allowed are {', '.join(allowed)}")
+        types, words = allowed[key]
+        parts = item if isinstance(item, list) else [item]
+        if isinstance(item, list) != (key in LISTS) or not all(isinstance(part, types) for part in parts):
+            raise InputError(f"{where}: {key} is {item!r}, expected {words}")
     for key in required:
         if key not in value:
             raise InputError(f"{where}: key {key!r} is missing")
@@ -116,7 +137,11 @@ def read_table(path: pathlib.Path) -> pa.Table:
                 null_values=["", "NaN", "nan", "NA"],
                 strings_can_be_null=True,
             )
-            return pa.csv.read_csv(path, convert_options=convert)
+            parse = pa.csv.ParseOptions(ignore_empty_lines=False)  # else the lines in messages would be wrong
+            try:
+                return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+            except pa.ArrowInvalid:  # again on one thread: then the message has the row
+                return pa.csv.read_csv(path, pa.csv.ReadOptions(use_threads=False), parse, convert)
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: cannot be read as a table ({error})") from error
     raise InputError(f"{path}: the table must be a .csv or .parquet file")
@@ -127,9 +152,10 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
     table = read_table(path)
     needed = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
     for name in needed + ([schema["split"]] if "split" in schema else []):
-        if name not in table.column_names:
+        if table.column_names.count(name) != 1:
             raise InputError(
-                f"{path}: no column {name!r}, which the schema names; it has {', '.join(table.column_names)}"
+                f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which the schema "
+                f"names; it has {', '.join(table.column_names)}"
             )
     if not len(table):
         raise InputError(f"{path}: no rows")
@@ -158,7 +184,9 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
         stays.values[:, [channel.name for channel in dataset.channels].index(dataset.hour)] = first + offset
     if "split" in schema:
         return stays, read_split(table[schema["split"]], index, names, place)
-    return stays, random_split(stays.ever_positive(), seed)
+    binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
+    positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
+    return stays, random_split(positive, seed)
 
 
 def read_keys(
@@ -168,9 +196,10 @@ def read_keys(
     hours = common.numbers(table[schema["hour"]], Channel(schema["hour"]), place)
     for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
         raise InputError(f"{place(row)}, column {schema['hour']}: {hours[row]:g} is not a whole hour")
-    texts = np.array([str(name) for name in table[schema["stay"]].to_pylist()])
-    for row in np.flatnonzero(texts == "None"):
+    stays = table[schema["stay"]]
+    for row in np.flatnonzero(stays.is_null()):
         raise InputError(f"{place(row)}, column {schema['stay']}: empty")
+    texts = np.array([str(name) for name in stays.to_pylist()])
     names, index = np.unique(texts, return_inverse=True)
     if all(name.isdecimal() for name in names):
         rank = np.argsort([int(name) for name in names], kind="stable")
@@ -206,13 +235,22 @@ def read_split(column: pa.ChunkedArray, index: np.ndarray, names: np.ndarray, pl
     return {name: np.flatnonzero(texts[first] == name) for name in SPLITS}
 
 
+def define_flags() -> None:
+    """The program's flags; not at import, since the other programs have flags of the same names."""
+    flags.DEFINE_string("source", None, "The hourly table, .csv or .parquet.", required=True)
+    flags.DEFINE_string("schema", None, "The schema file, .toml; see above.", required=True)
+    flags.DEFINE_integer("seed", 0, "Seed of the random split, where the schema names no split column.")
+    flags.adopt_module_key_flags(common)
+
+
 def main() -> None:
     output = common.checked_output()
-    path = pathlib.Path(SOURCE.value)
-    dataset, schema = read_schema(pathlib.Path(SCHEMA.value))
-    stays, split = read_stays(path, dataset, schema, SEED.value)
+    path = pathlib.Path(flags.FLAGS.source)
+    dataset, schema = read_schema(pathlib.Path(flags.FLAGS.schema))
+    stays, split = read_stays(path, dataset, schema, flags.FLAGS.seed)
     common.write_and_summarise(output, dataset, stays, split, files.sha256(path))
 
 
 if __name__ == "__main__":
+    define_flags()
     cli.run(main)

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from ncl_tf.errors import InputError
 
@@ -15,6 +15,7 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _guarded(main: Callable[[], None]) -> int:
+    logging.set_verbosity(logging.WARNING)
     try:
         main()
     except InputError as error:

@@ -31,6 +31,7 @@ class Encoder(keras.Model):
         normalize: whether representations lie on the unit sphere; the auto-encoders' do not.
         static_dropout: rate of dropout on the static values in training (authors' code; in the paper it is an
             augmentation). Needs `draws` when called.
+        fast: compute only those of the TCN's outputs that the last hour depends on; same weights, same result.
         name: first part of the variables' paths.
     """
 
@@ -44,6 +45,7 @@ class Encoder(keras.Model):
         stacks: int = 1,
         normalize: bool = True,
         static_dropout: float = 0.0,
+        fast: bool = True,
         name: str = "encoder",
     ) -> None:
         super().__init__(name=name)
@@ -51,6 +53,7 @@ class Encoder(keras.Model):
             raise InputError(f"Encoder: static_columns is {static_columns}; allowed: 0 or more")
         self.static_columns = static_columns
         self.normalize = normalize
+        self.fast = fast
         self.static_dropout = StaticDropout(static_dropout, name="static_dropout")
         self.tcn = TCN(
             nb_filters=filters,

@@ -105,7 +105,7 @@ def test_representations_and_projections_lie_on_the_unit_sphere():
 
 
 def test_without_normalization_only_the_length_differs():
-    sphere, free = build_encoder(4), build_encoder(4, normalize=False)
+    sphere, free = build_encoder(4), build_encoder(normalize=False)
     free.set_weights(sphere.get_weights())
     vectors = free(random_windows(4)).numpy()
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -152,6 +152,7 @@ def test_static_values_are_those_of_the_last_hour():
 def test_static_dropout_inside_the_encoder():
     encoder, windows = build_encoder(7, static_dropout=0.5), random_windows(7, samples=20)
     plain = build_encoder(7)
+    plain.set_weights(encoder.get_weights())
     draws = Draws(1, 2, 0)
     dropped = windows.copy()
     dropped[:, :, :STATIC] = StaticDropout(0.5)(windows[:, :, :STATIC], draws=draws)

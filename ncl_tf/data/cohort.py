@@ -34,12 +34,14 @@ class SplitData:
     Attributes:
       data: [hours, columns] float32, prepared.
       labels: [hours, tasks] float32, NaN where unlabelled.
+      classes: [hours, tasks] int32, the class of each label; -1 where unlabelled.
       patient_windows: [stays, 3] int32: first row, last row (included), stay id.
       stay_names: [stays] the source's identifiers.
     """
 
     data: np.ndarray
     labels: np.ndarray
+    classes: np.ndarray
     patient_windows: np.ndarray
     stay_names: np.ndarray
 
@@ -117,6 +119,8 @@ class Cohort:
         for group, attribute in (("data", "columns"), ("labels", "tasks")):
             if attribute not in file[group].attrs:
                 raise InputError(f"{self.path}: group {group!r} has no attribute {attribute!r}")
+        if version and "preprocessor" not in file.attrs:
+            raise InputError(f"{self.path}: no attribute 'preprocessor', which a file of format version {version} has")
 
     def __getitem__(self, split: str) -> SplitData:
         if split not in SPLITS:
@@ -126,10 +130,20 @@ class Cohort:
     @functools.cache  # noqa: B019 - a program opens a handful of cohorts and keeps them
     def _read(self, split: str) -> SplitData:
         with h5py.File(self.path, "r") as file:
-            windows = file[f"patient_windows/{split}"][:]
+            data, labels = (file[f"{group}/{split}"][:].astype(np.float32, copy=False) for group in ("data", "labels"))
+            windows = file[f"patient_windows/{split}"][:].astype(np.int32, copy=False)
             names = _texts(file[f"stay_names/{split}"][:]) if "stay_names" in file else windows[:, 2].astype(str)
-            labels = file[f"labels/{split}"][:]
-            return SplitData(file[f"data/{split}"][:], labels.reshape(len(labels), -1), windows, np.asarray(names))
+        labels = labels.reshape(len(labels), -1)
+        starts = np.append(0, windows[:, 1] + 1)  # where each stay must begin, and the end of the last one
+        if not np.array_equal(starts, np.append(windows[:, 0], len(data))) or len(labels) != len(data):
+            raise InputError(
+                f"{self.path}: patient_windows/{split} and labels/{split} do not cover the {len(data)} rows of "
+                f"data/{split}, stay after stay"
+            )
+        if len(set(windows[:, 2])) < len(windows):  # the authors' ids of episodes 1 and 11 are the same
+            windows[:, 2] = np.arange(len(windows))
+        classes = np.stack([task.classify(labels[:, i]) for i, task in enumerate(self.tasks)], axis=1)
+        return SplitData(data, labels, classes, windows, np.asarray(names))
 
     def task(self, name: str) -> tuple[int, Task]:
         """Position among the labels and declaration of the task of that name."""
@@ -160,7 +174,9 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
             file[f"data/{name}"] = table[rows]
             file[f"labels/{name}"] = stays.labels[rows]
             file[f"patient_windows/{name}"] = windows.astype(np.int32)
-            file.create_dataset(f"stay_names/{name}", data=stays.names[split[name]].astype("S"))
+            file.create_dataset(
+                f"stay_names/{name}", data=np.char.encode(stays.names[split[name]].astype(str), "utf-8")
+            )
         file["data"].attrs["columns"] = dataset.columns
         file["labels"].attrs["tasks"] = [task.name for task in dataset.tasks]
         file.attrs.update(

@@ -1,6 +1,7 @@
 """A dataset is a declaration: its channels, their kinds and plausible ranges, and its tasks."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from ncl_tf.errors import InputError
 
 CHANNEL_KINDS = ("continuous", "categorical")
 TASK_KINDS = ("binary", "bins")
+_LARGEST = float(np.finfo(np.float32).max)  # numbers are stored as float32, and NaN and infinity are none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Channel:
       low, high: plausible range, both ends included; what lies outside becomes missing. None: no bound.
       unit: for people and model cards.
       levels: the numeric codes of a categorical channel, in the order of its columns.
-      spellings: texts found in sources and the level that each of them means.
+      spellings: texts found in sources and the level that each of them means; upper and lower case mean the same.
+      text_only: whether a source must use the spellings, because the codes are ours and it does not know them.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Channel:
     unit: str = ""
     levels: tuple[float, ...] = ()
     spellings: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    text_only: bool = False
 
     def __post_init__(self) -> None:
         where = f"channel {self.name!r}"
@@ -53,6 +57,8 @@ class Channel:
                 raise InputError(
                     f"{where}: spelling {text!r} means level {level}, which is not one of {list(self.levels)}"
                 )
+            if self._folded[text.casefold()] != level:
+                raise InputError(f"{where}: spelling {text!r} occurs twice, but for its case, with different levels")
 
     @property
     def columns(self) -> list[str]:
@@ -63,24 +69,26 @@ class Channel:
 
     def code(self, text: str) -> float:
         """The number that a cell of the source means; raises ValueError for one that means nothing."""
-        if self.kind == "continuous":
-            value = float(text)
-            if not np.isfinite(value):
-                raise ValueError(text)
-            return value
-        folded = {spelling.casefold(): level for spelling, level in self.spellings.items()}
         key = text.strip().casefold()
-        level = folded[key] if key in folded else float(text)
-        if level not in self.levels:
+        if key in self._folded:
+            return self._folded[key]
+        value = float(text)
+        known = abs(value) <= _LARGEST if self.kind == "continuous" else value in self.levels and not self.text_only
+        if not known or "_" in text:  # Python reads 1_000 as a number
             raise ValueError(text)
-        return level
+        return value
+
+    @functools.cached_property
+    def _folded(self) -> dict[str, float]:
+        return {spelling.casefold(): level for spelling, level in self.spellings.items()}
 
     @property
     def allowed(self) -> str:
         """What a cell may hold, for error messages."""
         if self.kind == "continuous":
             return "a number"
-        texts = [f"{level:g}" for level in self.levels] + [repr(text) for text in self.spellings]
+        codes = [] if self.text_only else [f"{level:g}" for level in self.levels]
+        texts = codes + [repr(text) for text in self.spellings]
         return "one of " + ", ".join(texts)
 
 

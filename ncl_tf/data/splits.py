@@ -17,7 +17,7 @@ def random_split(stratum: np.ndarray, seed: int) -> Split:
       stratum: [stays] e.g. whether a stay is ever septic.
       seed: other seeds, other splits.
     """
-    rare = np.bincount(stratum.astype(int)).min()
+    rare = np.unique(stratum, return_counts=True)[1].min()
     if len(stratum) < 25 or rare < 3:
         raise InputError(
             f"too few stays for a stratified random split: {len(stratum)} stays, the rarer stratum has {rare}; "

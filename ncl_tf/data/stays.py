@@ -4,6 +4,10 @@ import dataclasses
 
 import numpy as np
 
+from ncl_tf.errors import InputError
+
+LONGEST_STAY = 100_000  # hours, eleven years; a longer one is a slip of the pen that would fill the memory
+
 
 @dataclasses.dataclass
 class Stays:
@@ -36,6 +40,11 @@ class Stays:
         last = np.cumsum(lengths) - 1
         first_hours = hours[last - lengths + 1].astype(np.int64)
         hourly = hours[last].astype(np.int64) - first_hours + 1
+        for stay in np.flatnonzero(hourly > LONGEST_STAY):
+            raise InputError(
+                f"stay {names[stay]}: hours {first_hours[stay]} to {hours[last[stay]]:.0f}; "
+                f"a stay has at most {LONGEST_STAY} hours"
+            )
         if np.array_equal(hourly, lengths):
             return cls(names, lengths, values, labels)
         stay = np.repeat(np.arange(len(names)), lengths)

@@ -15,7 +15,7 @@ class Windows:
     """The windows of one split.
 
     A batch holds `window` [N, history, columns] float32 (zeros before the stay began), `stay` [N] int32 (its id), `hour` [N]
-    int32 (since the stay's first row) and `label` [N, tasks] float32 (NaN where unlabelled).
+    int32 (since the stay's first row) and `label` [N, tasks] int32 (the class; -1 where unlabelled).
     """
 
     def __init__(self, split: SplitData, history: int = HISTORY) -> None:
@@ -29,7 +29,7 @@ class Windows:
             self._table = tf.constant(np.concatenate([np.zeros_like(split.data[:1]), split.data]))
             self._first_row = tf.constant(split.first_row)
             self._stay = tf.constant(split.stay)
-            self._labels = tf.constant(split.labels)
+            self._labels = tf.constant(split.classes)
 
     def gather(self, rows: tf.Tensor) -> Batch:
         """The samples at the given rows [N] of the split's table."""

@@ -30,12 +30,12 @@ class Driver(NamedTuple):
 
 
 DRIVERS = {
-    "HR": Driver(84, 14, 7, 11, rhythm=2.5),
+    "HR": Driver(82, 14, 8, 11, rhythm=2.5),
     "O2Sat": Driver(97, 1.7, 1.2, -0.9),
-    "Temp": Driver(36.95, 0.5, 0.29, 0.45, memory=0.85, rhythm=0.2),
-    "MAP": Driver(79, 11, 7, -8, rhythm=2),
+    "Temp": Driver(36.95, 0.5, 0.32, 0.45, memory=0.85, rhythm=0.2),
+    "MAP": Driver(79, 11, 7.5, -8, rhythm=2),
     "PulsePressure": Driver(60, 13, 5.5, -3),
-    "Resp": Driver(18.5, 3.6, 2.5, 2.7, memory=0.7, rhythm=0.5),
+    "Resp": Driver(18.5, 3.6, 2.7, 2.7, memory=0.7, rhythm=0.5),
     "FiO2": Driver(0.47, 0.1, 0.05, 0.05, memory=0.95),
     "HCO3": Driver(24.5, 3.7, 1.4, -1.3, memory=0.95),
     "PaCO2": Driver(40.5, 6.5, 3.5, -1.5, memory=0.9),
@@ -57,7 +57,7 @@ DRIVERS = {
     "WBC": Driver(11, 0.42, 0.15, 0.2, memory=0.97, log=True),
     "Fibrinogen": Driver(255, 0.45, 0.12, 0.08, memory=0.98, log=True),
     "Platelets": Driver(180, 0.48, 0.1, -0.08, memory=0.98, log=True),
-    "Alertness": Driver(0.8, 0.22, 0.09, -0.18, memory=0.9),
+    "Alertness": Driver(1.1, 0.15, 0.07, -0.3, memory=0.9),
 }
 
 # What passes by itself, in units of the driver: it looks like the start of an illness, from a single hour all the more.
@@ -74,7 +74,8 @@ class Patients:
 
     age: np.ndarray
     male: np.ndarray
-    frailty: np.ndarray
+    height: np.ndarray
+    weight: np.ndarray
     baseline: np.ndarray  # the patient's own usual deviation, in standard deviations between patients
     response: np.ndarray  # by how much illness moves each driver, relative to the table
 
@@ -85,15 +86,19 @@ class Patients:
 
 def draw_patients(rng: np.random.Generator, count: int) -> Patients:
     """Draws `count` patients. The old are a little frailer; in one patient of four illness lowers the temperature."""
+    place = {name: index for index, name in enumerate(DRIVERS)}
     age = np.clip(rng.normal(63, 16, count), 18, 90)
-    frailty = 0.95 * rng.standard_normal(count) + 0.3 * (age - 63) / 16
-    directions = np.sign([driver.illness for driver in DRIVERS.values()])
+    male = rng.random(count) < 0.56
+    height = 163 + 13 * male + 7 * rng.standard_normal(count)
+    weight = 27 * np.exp(0.2 * rng.standard_normal(count)) * (height / 100) ** 2
     own = rng.standard_normal((count, len(DRIVERS)))
-    loading = FRAILTY * np.abs(directions)
-    baseline = np.sqrt(1 - loading**2) * own + loading * directions * frailty[:, None]
+    own[:, place["BUN"]] = 0.8 * own[:, place["Creatinine"]] + 0.6 * own[:, place["BUN"]]  # both are the kidneys'
+    frailty = 0.95 * rng.standard_normal(count) + 0.3 * (age - 63) / 16
+    direction = np.sign([driver.illness for driver in DRIVERS.values()])
+    baseline = np.sqrt(1 - (FRAILTY * direction) ** 2) * own + FRAILTY * direction * frailty[:, None]
     response = rng.lognormal(-0.1, 0.45, (count, len(DRIVERS)))
-    response[:, list(DRIVERS).index("Temp")] *= np.where(rng.random(count) < 0.25, -1, 1)
-    return Patients(age, rng.random(count) < 0.56, frailty, baseline, response)
+    response[:, place["Temp"]] *= np.where(rng.random(count) < 0.25, -1, 1)
+    return Patients(age, male, height, weight, baseline, response)
 
 
 def noise(rng: np.random.Generator, shape: tuple[int, ...], memory: np.ndarray | float) -> np.ndarray:
@@ -149,24 +154,18 @@ def _transients(rng: np.random.Generator, count: int, hours: int) -> list[np.nda
 
 def _derived(rng: np.random.Generator, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What physiology ties to the drivers; the noise is that of the measurement."""
-    pulse, gas, co2 = np.maximum(values["PulsePressure"], 15), np.maximum(values["HCO3"], 6), values["PaCO2"]
-    co2 = np.maximum(co2, 15)
-    ph = 6.1 + np.log10(gas / (0.0307 * co2))  # Henderson-Hasselbalch
+    pulse = np.maximum(values["PulsePressure"], 15)
+    hco3, paco2 = np.maximum(values["HCO3"], 6), np.maximum(values["PaCO2"], 15)
+    ph = 6.1 + np.log10(hco3 / (0.0307 * paco2))  # Henderson-Hasselbalch
     shape = pulse.shape
     return {
         "SBP": values["MAP"] + pulse * 2 / 3,
         "DBP": values["MAP"] - pulse / 3,
+        "FiO2": np.round(values["FiO2"] * 20) / 20,  # set in steps
         "pH": ph,
-        "BaseExcess": 0.93 * (gas - 24.4 + 14.8 * (ph - 7.4)),
+        "BaseExcess": 0.93 * (hco3 - 24.4 + 14.8 * (ph - 7.4)),
         "SaO2": values["O2Sat"] - 0.5 + 0.6 * rng.standard_normal(shape),
-        "EtCO2": co2 - 4 + 1.5 * rng.standard_normal(shape),
+        "EtCO2": paco2 - 4 + 1.5 * rng.standard_normal(shape),
         "Hct": 2.95 * values["Hgb"] + 0.5 * rng.standard_normal(shape),
         "Bilirubin_direct": 0.45 * values["Bilirubin_total"],
     }
-
-
-def texts(values: np.ndarray, decimals: int, template: str = "{:g}", missing: str = "NaN") -> list[str]:
-    """Numbers as texts, rounded; each distinct number is formatted only once, which makes large wards fast."""
-    distinct, places = np.unique(np.round(values, decimals) + 0.0, return_inverse=True)
-    written = [missing if np.isnan(number) else template.format(number) for number in distinct.tolist()]
-    return np.array(written, object)[places].tolist()

@@ -1,0 +1,50 @@
+"""A simulated ward, in the files of a real dataset: to try everything out before you have access to patients' data.
+
+2,000 stays in the form of the PhysioNet 2019 challenge, sepsis in one stay of nine; takes seconds:
+  bin/prepare simulate --stays=2000 --seed=1 --output=ward
+  bin/prepare physionet2019 --source=ward --split=random --output=ward.h5
+
+The same in the form of the MIMIC-III Benchmark, with decompensation and length of stay:
+  bin/prepare simulate --stays=2000 --seed=1 --form=mimic3_benchmark --output=benchmark
+  bin/prepare mimic3_benchmark --source=benchmark --output=benchmark.h5
+
+The same stays, seed and form give the same bytes, and fewer stays are the first of more stays. Patients differ from one
+another more than illness changes any one of them, so that the change against a patient's own past tells more than the last
+values do. That is by design: scores on a simulated ward compare programs, never methods on patients.
+"""
+
+import pathlib
+import shlex
+
+from absl import flags
+
+from data_prep import common
+from ncl_tf import cli
+from ncl_tf.data.simulate import FORMS, write_ward
+
+STAYS = flags.DEFINE_integer("stays", 2000, "Number of stays.")
+SEED = flags.DEFINE_integer("seed", 0, "Seed of the ward.")
+FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "Whose files to write.")
+flags.adopt_module_key_flags(common)
+
+NEXT = {
+    "physionet2019": "bin/prepare physionet2019 --source={0} --split=random --output={0}.h5",
+    "mimic3_benchmark": "bin/prepare mimic3_benchmark --source={0} --output={0}.h5",
+}
+POSITIVE = {"physionet2019": "septic", "mimic3_benchmark": "fatal"}
+
+
+def main() -> None:
+    output = common.OUTPUT.value.rstrip("/")
+    # The delay lets bad flags fail before the bar shows.
+    with common.progress(None, "simulating", total=STAYS.value, delay=0.1) as bar:
+        ward = write_ward(STAYS.value, SEED.value, pathlib.Path(output), FORM.value, bar.update, common.OVERWRITE.value)
+    print(
+        f"{ward['stays']:,} stays, {ward['hours']:,} hours, {ward['positive_stays']:,} {POSITIVE[FORM.value]} stays, "
+        f"{ward['positive_hours']:,} positive hours ({ward['positive_hours'] / ward['hours']:.1%})"
+    )
+    print(f"\nwritten: {output}\nnext: {NEXT[FORM.value].format(shlex.quote(output))}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

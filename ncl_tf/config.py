@@ -1,0 +1,191 @@
+"""Where gin meets the code: what can be configured, and reading configurations with errors that help.
+
+Losses, layers and neighbourhoods know nothing of gin; the factories here do. A neighbourhood of your own becomes
+configurable with `gin.external_configurable(MyNeighborhood)` in a module that `bin/train --import=my_module` imports.
+"""
+
+import difflib
+import importlib.util  # noqa: F401 - gin's `include` needs it imported
+import inspect
+import pathlib
+import re
+from collections.abc import Sequence
+
+import gin
+import keras
+
+from ncl_tf import augmentations, encoders, fast, losses, neighborhoods
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.errors import InputError
+from ncl_tf.methods.momentum import MomentumContrast
+from ncl_tf.neighborhoods import Neighborhood
+
+GIN_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "gin"
+
+for _neighborhood in (neighborhoods.SameStayWithin, neighborhoods.SameLabel, neighborhoods.DecayingWithin):
+    gin.external_configurable(_neighborhood, module="neighborhoods")
+
+
+@gin.configurable("Intersection", module="neighborhoods")
+def intersection(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Intersection:
+    """Member of all of them."""
+    return neighborhoods.Intersection(*neighborhoods_)
+
+
+@gin.configurable("Union", module="neighborhoods")
+def union(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Union:
+    """Member of any of them."""
+    return neighborhoods.Union(*neighborhoods_)
+
+
+@gin.configurable
+def encoder(
+    static_columns: int,
+    name: str,
+    fast: bool,
+    size: int = 64,
+    filters: int = 64,
+    kernel_size: int = 2,
+    dilations: Sequence[int] = (1, 2, 4, 8, 16),
+    stacks: int = 1,
+    static_dropout: float = 0.0,
+) -> encoders.Encoder:
+    """The paper's encoder; see `ncl_tf.encoders.Encoder`."""
+    return encoders.Encoder(
+        static_columns,
+        size,
+        filters,
+        kernel_size,
+        dilations,
+        stacks,
+        static_dropout=static_dropout,
+        fast=fast,
+        name=name,
+    )
+
+
+@gin.configurable
+def augmentation(
+    static_columns: int,
+    layers: Sequence[str] = ("cutout", "crop", "noise", "channel_dropout"),
+    augment_static: str = "dropout",
+) -> augmentations.Augmentation:
+    """The paper's augmentations, or those of them that are named, in that order."""
+    known = {
+        "cutout": augmentations.HistoryCutout,
+        "crop": augmentations.HistoryCrop,
+        "noise": augmentations.GaussianNoise,
+        "channel_dropout": augmentations.ChannelDropout,
+    }
+    for layer in layers:
+        if layer not in known:
+            raise InputError(f"augmentation.layers names {layer!r}; allowed: {', '.join(known)}")
+    return augmentations.Augmentation(static_columns, [known[layer]() for layer in layers], augment_static)
+
+
+@gin.configurable
+def momentum_contrast(
+    cohort: Cohort,
+    seed: int,
+    fast: bool,
+    neighborhood: Neighborhood = gin.REQUIRED,
+    alpha: float = gin.REQUIRED,
+    temperature: float = gin.REQUIRED,
+    momentum: float = gin.REQUIRED,
+    queue_size: int = gin.REQUIRED,
+    task: str | None = None,
+    freeze_projector: bool = False,
+    authors_keys: bool = False,
+    independent_start: bool = False,
+) -> MomentumContrast:
+    """Any of the paper's contrastive methods; see `ncl_tf.methods.momentum.MomentumContrast`."""
+    keras.utils.set_random_seed(seed)
+    static = cohort.static_columns
+    return MomentumContrast(
+        encoder(static, "encoder", fast),
+        encoders.Projector(name="projector"),
+        encoder(static, "momentum_encoder", fast),
+        encoders.Projector(name="momentum_projector"),
+        augmentation(static),
+        fast_or_readable(fast),
+        neighborhood,
+        alpha,
+        temperature,
+        momentum,
+        queue_size,
+        None if task is None else cohort.task(task)[0],
+        seed,
+        freeze_projector,
+        authors_keys,
+        independent_start,
+    )
+
+
+def fast_or_readable(use_fast: bool):
+    """The objective in its exact fast form or in its readable one."""
+    return fast.neighborhood_contrastive_loss if use_fast else losses.neighborhood_contrastive_loss
+
+
+def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
+    """Reads gin files, then single bindings; paths are looked up as given, then below the project's gin/ folder."""
+    gin.clear_config()
+    gin.add_config_file_search_path(str(GIN_FOLDER))
+    gin.add_config_file_search_path(str(GIN_FOLDER.parent))
+    for file in gin_files:
+        _parse(lambda file=file: gin.parse_config_file(file), file)
+    for param in gin_params:
+        _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
+    _check_macros()
+
+
+def macro(name: str):
+    """Value of a macro."""
+    return gin.query_parameter(f"{name}/macro.value")
+
+
+def _parse(parse, where: str) -> None:
+    try:
+        parse()
+    except OSError as error:
+        raise InputError(
+            f"{where}: no such gin file (looked here and in {GIN_FOLDER.name}/), or one it includes: {error}"
+        ) from error
+    except SyntaxError as error:
+        raise InputError(f"{where}: not valid gin: {error}") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{where}: {str(error).splitlines()[0]}{_suggestion(str(error))}") from error
+
+
+def _suggestion(message: str) -> str:
+    """The known name nearest to the unknown one that gin's message quotes."""
+    known = [name.split(".")[-1] for name in gin.config._REGISTRY._selector_map]
+    for unknown in re.findall(r"'([\w./]+)'", message):
+        near = difflib.get_close_matches(unknown.split(".")[0].split("/")[-1], known, n=1)
+        if near and near[0] not in message:
+            return f" Did you mean {near[0]!r}?"
+    parameter = re.search(r"Configurable '(\w+)' doesn't have a parameter named '(\w+)'", message)
+    if parameter and parameter[1] in known:
+        names = list(inspect.signature(gin.get_configurable(parameter[1])).parameters)
+        near = difflib.get_close_matches(parameter[2], names, n=1)
+        return f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(names)}."
+    return ""
+
+
+def _check_macros() -> None:
+    """Refuses macros that nothing refers to (gin takes any name) and references to macros that nothing sets."""
+    text = "\n".join(line for line in gin.config_str(max_line_length=10**6).splitlines() if not line.startswith("#"))
+    defined = set(re.findall(r"^(\w+) = ", text, re.MULTILINE))
+    referenced = set(re.findall(r"%(\w+)", text))
+    for name in sorted(defined - referenced):
+        near = difflib.get_close_matches(name, sorted(referenced), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it uses {', '.join(sorted(referenced))}"
+        raise InputError(f"this configuration uses no macro {name!r}; {hint}")
+    for name in sorted(referenced - defined):
+        example = "'path/to/file.h5'" if name == "cohort" else "..."
+        raise InputError(f'macro {name!r} is not set; add --gin_param="{name} = {example}"')
+
+
+def bindings(config: str) -> dict[str, str]:
+    """`gin.config_str()` as name -> value, for telling two configurations apart."""
+    joined = re.sub(r"\\\n\s*", "", config)
+    return dict(re.findall(r"^([\w./@]+) = (.*(?:\n[ \t]+.*)*)", joined, re.MULTILINE))

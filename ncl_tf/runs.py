@@ -1,0 +1,192 @@
+"""The run directory: configuration, checkpoints, logs and the record of one training.
+
+config.gin               what was asked for; a run is only ever continued with the same
+operative_config.gin     what was used, written at the end
+run.json                 seed, versions, cohort checksum, wall time, status
+metrics.jsonl            one line per report: step, objective, accuracy, learning rate, validation values
+logs/                    the same for TensorBoard
+checkpoints/step-N.npz   every variable, the last two
+encoder/                 SavedModel, written at the end
+"""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import zipfile
+from typing import Any
+
+import keras
+import numpy as np
+
+import ncl_tf
+from ncl_tf import files
+from ncl_tf.config import bindings
+from ncl_tf.errors import InputError
+
+KEPT_CHECKPOINTS = 2
+
+
+class Run:
+    """One run directory."""
+
+    def __init__(self, folder: str | pathlib.Path) -> None:
+        self.folder = pathlib.Path(folder)
+        self.record: dict[str, Any] = {}
+
+    def open(self, config: str, facts: dict[str, Any]) -> None:
+        """Creates the directory, or continues one that has the same configuration and facts.
+
+        Args:
+            config: the whole configuration, as gin prints it.
+            facts: what else must not change, such as the cohort's checksum and columns.
+        """
+        path = self.folder / "run.json"
+        if path.exists():
+            self.record = json.loads(path.read_text(encoding="utf-8"))
+            self._check_same(config, facts)
+            return
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise InputError(f"{self.folder}: holds files, but no run.json; name an empty or new --run_dir")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.write_text(self.folder / "config.gin", config)
+        self.record = {"status": "started", "wall_seconds": 0.0, "step": 0, **facts, **environment()}
+        self.save()
+
+    def _check_same(self, config: str, facts: dict[str, Any]) -> None:
+        before, now = bindings((self.folder / "config.gin").read_text(encoding="utf-8")), bindings(config)
+        before.pop("cohort", None), now.pop("cohort", None)  # the file may have moved; its checksum is among the facts
+        different = [
+            f"  {name} = {now.get(name, '(not set)')}   (the run has {before.get(name, '(not set)')})"
+            for name in sorted(before | now)
+            if before.get(name) != now.get(name)
+        ]
+        different += [
+            f"  {name}: {value}   (the run has {self.record.get(name)})"
+            for name, value in facts.items()
+            if self.record.get(name) != value
+        ]
+        if different:
+            raise InputError(
+                f"{self.folder}: holds a run with another configuration; name another --run_dir, or use the same. "
+                "Different are\n" + "\n".join(different)
+            )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training has ended."""
+        return self.record.get("status") == "finished"
+
+    def save(self, **values: Any) -> None:
+        """Writes run.json, with new values."""
+        self.record.update(values)
+        files.write_json(self.folder / "run.json", self.record)
+
+    def log(self, metrics: dict[str, float]) -> None:
+        """Adds a line to metrics.jsonl."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+
+    def forget_after(self, step: int) -> None:
+        """Drops logged lines of steps after the checkpoint that the run goes on from."""
+        path = self.folder / "metrics.jsonl"
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+            files.write_text(path, "".join(whole))
+
+    @property
+    def checkpoints(self) -> list[pathlib.Path]:
+        """Checkpoint files, oldest first."""
+        return sorted((self.folder / "checkpoints").glob("step-*.npz"))
+
+    def checkpoint(self, model: keras.Model, step: int) -> None:
+        """Saves every variable of the model and its optimizer, and keeps the last few checkpoints."""
+        values = {path: np.asarray(variable) for path, variable in named_variables(model).items()}
+        broken = [path for path, value in values.items() if not np.isfinite(value).all()]
+        if broken:
+            raise InputError(f"step {step}: {broken[0]} is not finite, so training stops. {self.last_good()}")
+        with (
+            files.atomic_path(self.folder / "checkpoints" / f"step-{step:08d}.npz") as partial,
+            partial.open("wb") as file,
+        ):
+            np.savez(file, **values)
+        for old in self.checkpoints[:-KEPT_CHECKPOINTS]:
+            old.unlink()
+
+    def restore(self, model: keras.Model) -> int:
+        """Puts the newest readable checkpoint into the model; returns its step, 0 if there is none."""
+        for path in reversed(self.checkpoints):
+            try:
+                with np.load(path, allow_pickle=False) as archive:
+                    values = {name: archive[name] for name in archive.files}
+            except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError) as error:
+                print(f"checkpoint {path.name} is damaged ({error}); falling back to the one before")
+                path.rename(path.with_suffix(".damaged"))
+                continue
+            assign(model, values, path)
+            return int(path.stem.split("-")[1])
+        return 0
+
+    def last_good(self) -> str:
+        """Where to go on from, for messages."""
+        kept = self.checkpoints
+        return f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
+
+
+def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
+    """All variables of a compiled model and its optimizer by path."""
+    variables = model.variables + model.optimizer.variables
+    named = {variable.path: variable for variable in variables}
+    if len(named) < len({id(variable) for variable in variables}):
+        raise RuntimeError("two variables share a path; name the layers apart")
+    return named
+
+
+def assign(model: keras.Model, values: dict[str, np.ndarray], path: pathlib.Path) -> None:
+    """Sets all variables of a compiled model to a checkpoint's values."""
+    variables = named_variables(model)
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    other = {name for name, value in values.items() if shapes.get(name) != value.shape} | (
+        shapes.keys() - values.keys()
+    )
+    if other:
+        raise InputError(f"{path}: made by another model; first difference: {sorted(other)[0]}")
+    for name, variable in variables.items():
+        variable.assign(values[name])
+
+
+def environment() -> dict[str, Any]:
+    """Versions and a description of the machine, without names."""
+    packages = ("tensorflow", "keras", "keras-tcn", "gin-config", "numpy", "h5py", "scikit-learn")
+    return {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "code_version": code_version(),
+        "versions": {"python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in packages},
+        "machine": {"system": platform.system(), "processor": processor(), "cores": os.cpu_count()},
+    }
+
+
+def code_version() -> str:
+    """Version of ncl_tf, with the commit where it runs from a git checkout."""
+    root = pathlib.Path(ncl_tf.__file__).resolve().parent.parent
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        described = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ncl_tf.__version__
+    return f"{ncl_tf.__version__}+{described}"
+
+
+def processor() -> str:
+    """The processor's model, as far as the system tells."""
+    info = pathlib.Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()

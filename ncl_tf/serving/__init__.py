@@ -1,0 +1,1 @@
+"""Models that leave the project: SavedModels that anyone with TensorFlow can load."""

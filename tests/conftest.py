@@ -1,0 +1,110 @@
+"""Shared fixtures: small simulated wards in both forms, cohorts prepared from them, and real data where it is at hand.
+
+Real data is found by the environment: NCL_PHYSIONET2019 is a folder with training_setA.zip and training_setB.zip,
+NCL_MIMIC3_DEMO one with multitask.tar.xz.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from data_prep import mimic3_benchmark, physionet2019  # noqa: E402 - after the log level is set
+from ncl_tf.data.cohort import write_cohort  # noqa: E402
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019  # noqa: E402
+from ncl_tf.data.simulate import write_ward  # noqa: E402
+from ncl_tf.data.splits import random_split  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def ward(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """72 simulated stays as .psv files, 8 of them septic."""
+    folder = tmp_path_factory.mktemp("wards") / "physionet2019"
+    write_ward(72, seed=1, output=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mimic_ward(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """72 simulated stays in the form of the MIMIC-III Benchmark's multitask folder."""
+    folder = tmp_path_factory.mktemp("wards") / "mimic3_benchmark"
+    write_ward(72, seed=1, output=folder, form="mimic3_benchmark")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def ward_cohort(ward: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The cohort file of `ward`."""
+    path = tmp_path_factory.mktemp("cohorts") / "ward.h5"
+    stays, checksum = physionet2019.read_stays([ward])
+    write_cohort(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0), checksum)
+    return path
+
+
+@pytest.fixture(scope="session")
+def mimic_ward_cohort(mimic_ward: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The cohort file of `mimic_ward`."""
+    path = tmp_path_factory.mktemp("cohorts") / "mimic_ward.h5"
+    stays, split, checksum = mimic3_benchmark.read_stays(mimic_ward, carry_back=False, shift=0)
+    write_cohort(path, MIMIC3_BENCHMARK, stays, split, checksum)
+    return path
+
+
+def _real_data(variable: str, names: list[str]) -> list[pathlib.Path]:
+    folder = os.environ.get(variable)
+    if not folder:
+        pytest.skip(f"{variable} is not set; it names the folder with {' and '.join(names)}")
+    return [pathlib.Path(folder) / name for name in names]
+
+
+@pytest.fixture(scope="session")
+def physionet2019_zips() -> list[pathlib.Path]:
+    """The two official zips of PhysioNet 2019."""
+    return _real_data("NCL_PHYSIONET2019", ["training_setA.zip", "training_setB.zip"])
+
+
+@pytest.fixture(scope="session")
+def mimic3_demo() -> pathlib.Path:
+    """The multitask output of mimic3-benchmarks on the open demo of MIMIC-III, as tar file."""
+    return _real_data("NCL_MIMIC3_DEMO", ["multitask.tar.xz"])[0]
+
+
+@pytest.fixture(scope="session")
+def physionet2019_cohort(
+    physionet2019_zips: list[pathlib.Path], tmp_path_factory: pytest.TempPathFactory, run: Callable
+) -> pathlib.Path:
+    """The paper's PhysioNet cohort, prepared once as a user does it."""
+    path = tmp_path_factory.mktemp("cohorts") / "physionet2019.h5"
+    result = run("bin/prepare", "physionet2019", *(f"--source={zip}" for zip in physionet2019_zips), f"--output={path}")
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.fixture(scope="session")
+def mimic3_demo_cohort(
+    mimic3_demo: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, run: Callable
+) -> pathlib.Path:
+    """The demo's cohort, prepared as a user does it."""
+    path = tmp_path_factory.mktemp("cohorts") / "mimic3_demo.h5"
+    result = run("bin/prepare", "mimic3_benchmark", f"--source={mimic3_demo}", f"--output={path}")
+    assert result.returncode == 0, result.stderr
+    return path
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., subprocess.CompletedProcess]:
+    """Runs a program of the project in a process of its own: run("bin/prepare", "table", "--help")."""
+
+    def run(*command: str | pathlib.Path) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, *map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run

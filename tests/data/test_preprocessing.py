@@ -1,0 +1,298 @@
+"""Cleaning, scaling and one-hot: by hand, against plain loops and against scikit-learn."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.declaration import Channel, Dataset, Task
+from ncl_tf.data.preprocessing import Preprocessor, clean
+from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
+from ncl_tf.errors import InputError
+
+NAN = math.nan
+TASKS = (Task("ill"),)
+WARD = Dataset(
+    "ward",
+    (
+        Channel("sex", kind="categorical", static=True, levels=(0, 1)),
+        Channel("height", static=True, low=50, high=300),
+        Channel("HR", low=10, high=300),
+        Channel("lab"),
+        Channel("coma", kind="categorical", levels=(1, 2, 3)),
+    ),
+    TASKS,
+)
+
+
+def stays_of(values: np.ndarray, lengths: list[int]) -> Stays:
+    names = np.array([f"s{i}" for i in range(len(lengths))])
+    labels = np.zeros((len(values), 1), np.float32)
+    return Stays(names, np.array(lengths), np.asfortranarray(values, np.float32), labels)
+
+
+def random_stays(seed: int, stays: int = 30) -> Stays:
+    """Stays with most values missing, some outside the plausible range, some channels never measured."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 12, stays)
+    count = int(lengths.sum())
+    columns = [
+        rng.integers(0, 2, count),
+        rng.normal(170, 100, count),
+        rng.normal(90, 120, count),
+        rng.normal(-3, 0.01, count),
+        rng.integers(1, 4, count),
+    ]
+    values = np.stack(columns, axis=1).astype(np.float32)
+    values[rng.random(values.shape) < 0.6] = np.nan
+    return stays_of(values, list(lengths))
+
+
+def cleaned_by_loops(dataset: Dataset, stays: Stays) -> np.ndarray:
+    result, row = np.full(stays.values.shape, np.nan, np.float32), 0
+    for length in stays.lengths:
+        last = [NAN] * len(dataset.channels)
+        for _ in range(length):
+            for index, channel in enumerate(dataset.channels):
+                value = stays.values[row, index]
+                if not math.isnan(value):
+                    last[index] = value
+                too_low = channel.low is not None and last[index] < channel.low
+                too_high = channel.high is not None and last[index] > channel.high
+                result[row, index] = NAN if too_low or too_high else last[index]
+            row += 1
+    return result
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clean_equals_a_loop_over_hours(seed):
+    stays = random_stays(seed)
+    np.testing.assert_array_equal(clean(WARD, stays).values, cleaned_by_loops(WARD, stays))
+
+
+def test_forward_fill_comes_before_ranges():
+    """An implausible value is carried forward and becomes missing; the older plausible one does not come back."""
+    heart_rate = [80, 500, NAN, 90, NAN, 5, NAN]
+    values = np.full((7, 5), np.nan)
+    values[:, 2] = heart_rate
+    cleaned = clean(WARD, stays_of(values, [7])).values[:, 2]
+    np.testing.assert_array_equal(cleaned, np.float32([80, NAN, NAN, 90, 90, NAN, NAN]))
+
+
+def test_ranges_include_their_ends():
+    values = np.full((4, 5), np.nan)
+    values[:, 2] = [10, 300, np.nextafter(np.float32(10), np.float32(0)), np.nextafter(np.float32(300), np.float32(400))]
+    cleaned = clean(WARD, stays_of(values, [1, 1, 1, 1])).values[:, 2]
+    np.testing.assert_array_equal(cleaned, np.float32([10, 300, NAN, NAN]))
+    oxygen = next(channel for channel in MIMIC3_BENCHMARK.channels if channel.name == "Fraction inspired oxygen")
+    fractions = stays_of(np.array([[0.2], [1.1], [0.19], [1.11]]), [1, 1, 1, 1])  # 0.2 and 1.1 are no float32 numbers
+    cleaned = clean(Dataset("oxygen", (oxygen,), TASKS), fractions).values[:, 0]
+    np.testing.assert_array_equal(cleaned, np.float32([0.2, 1.1, NAN, NAN]))
+
+
+def test_nothing_is_carried_into_the_next_stay():
+    values = np.full((4, 5), np.nan)
+    values[0] = 1, 170, 80, 2, 3
+    cleaned = clean(WARD, stays_of(values, [2, 2])).values
+    np.testing.assert_array_equal(cleaned[1], values[0].astype(np.float32))
+    assert np.isnan(cleaned[2:]).all()
+
+
+def test_clean_leaves_the_raw_stays_alone():
+    stays = random_stays(0)
+    before = stays.values.copy()
+    clean(WARD, stays)
+    np.testing.assert_array_equal(stays.values, before)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_statistics_equal_scikit_learn(seed):
+    """Dynamic channels: all training hours. Static ones: the first hour of each training stay. NaN ignored in both."""
+    stays = random_stays(seed)
+    cleaned = clean(WARD, stays)
+    training = np.flatnonzero(np.random.default_rng(seed).random(len(stays.lengths)) < 0.5)
+    preprocessor = Preprocessor.fit(WARD, cleaned, training)
+    spans = [(sum(stays.lengths[:i]), stays.lengths[i]) for i in training]
+    hours = [row for first, length in spans for row in range(first, first + length)]
+    firsts = [first for first, _ in spans]
+    dynamic = StandardScaler().fit(cleaned.values[hours][:, [2, 3]].astype(float))
+    static = StandardScaler().fit(cleaned.values[firsts][:, [1]].astype(float))
+    np.testing.assert_allclose(preprocessor.mean[[2, 3]], dynamic.mean_, rtol=1e-6)
+    np.testing.assert_allclose(preprocessor.scale[[2, 3]], dynamic.scale_, rtol=1e-6)
+    np.testing.assert_allclose(preprocessor.mean[1], static.mean_[0], rtol=1e-6)
+    np.testing.assert_allclose(preprocessor.scale[1], static.scale_[0], rtol=1e-6)
+    assert preprocessor.mean[[0, 4]].tolist() == [0, 0]
+    assert preprocessor.scale[[0, 4]].tolist() == [1, 1]
+
+
+def test_other_stays_do_not_change_the_statistics():
+    stays, training = random_stays(3), np.arange(10)
+    fitted = Preprocessor.fit(WARD, clean(WARD, stays), training)
+    stays.values[stays.rows(np.arange(10, 30))] = 123
+    again = Preprocessor.fit(WARD, clean(WARD, stays), training)
+    np.testing.assert_array_equal(fitted.mean, again.mean)
+    np.testing.assert_array_equal(fitted.scale, again.scale)
+
+
+def test_constant_and_unmeasured_channels():
+    """A constant channel is centred, not blown up; one that the training split never measures stays as it is."""
+    values = np.full((6, 5), np.nan)
+    values[:3, 2] = 37.1
+    values[3:, 2:4] = 38.1, 5
+    stays = stays_of(values, [3, 3])
+    preprocessor = Preprocessor.fit(WARD, clean(WARD, stays), np.array([0]))
+    table = preprocessor(stays)
+    np.testing.assert_array_equal(table[:3, 2], np.zeros(3, np.float32))
+    np.testing.assert_allclose(table[3:, 2:4], [[1, 5]] * 3, rtol=1e-5)
+
+
+def test_transform_by_hand():
+    """Binary: one 0/1 column. Three levels: three columns. Missing: zero everywhere."""
+    values = np.array([[0, 160, 60, NAN, 3], [NAN, 160, NAN, 1, NAN], [1, 180, 100, 3, 1], [1, 180, NAN, NAN, 2]])
+    stays = stays_of(values, [2, 2])
+    table = Preprocessor.fit(WARD, clean(WARD, stays), np.array([0, 1]))(stays)
+    lab = [(x - 7 / 3) / math.sqrt(8 / 9) for x in (1, 3, 3)]  # three known hours, 1, 3 and 3
+    expected = [
+        [0, -1, -1, 0, 0, 0, 1],
+        [0, -1, -1, lab[0], 0, 0, 1],
+        [1, 1, 1, lab[1], 1, 0, 0],
+        [1, 1, 1, lab[2], 0, 1, 0],
+    ]
+    assert WARD.columns == ["sex", "height", "HR", "lab", "coma=1", "coma=2", "coma=3"]
+    assert WARD.static_columns == 2
+    assert table.dtype == np.float32
+    np.testing.assert_allclose(table, expected, atol=1e-6)
+
+
+def test_preprocessor_survives_json():
+    stays = random_stays(1)
+    preprocessor = Preprocessor.fit(WARD, clean(WARD, stays), np.arange(20))
+    again = Preprocessor.from_json(json.loads(json.dumps(preprocessor.to_json())))
+    assert again.dataset == preprocessor.dataset
+    np.testing.assert_array_equal(again(stays), preprocessor(stays))
+
+
+@pytest.mark.parametrize("dataset", [PHYSIONET2019, MIMIC3_BENCHMARK], ids=lambda dataset: dataset.name)
+def test_declarations_survive_json(dataset):
+    assert Dataset.from_json(json.loads(json.dumps(dataset.to_json()))) == dataset
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hourly_grid_then_fill_is_the_last_value_at_or_before_each_hour(seed):
+    rng = np.random.default_rng(seed)
+    lengths, counts = rng.integers(2, 8, 12), rng.integers(1, 30, 12)
+    stay = np.repeat(np.arange(12), counts)
+    time = np.concatenate([np.sort(rng.choice([*rng.uniform(0, 9, 20), *range(9)], n)) for n in counts])
+    values = rng.normal(size=(len(time), 2)).astype(np.float32)
+    values[rng.random(values.shape) < 0.5] = np.nan
+    dataset = Dataset("two", (Channel("a"), Channel("b")), TASKS)
+    grid = hourly_grid(stay, time, values, np.zeros(12, np.int64), lengths)
+    filled = clean(dataset, stays_of(grid, list(lengths))).values
+    row = 0
+    for index, length in enumerate(lengths):
+        for hour in range(length):
+            for channel in range(2):
+                before = [
+                    v for s, t, v in zip(stay, time, values[:, channel], strict=True)
+                    if s == index and t <= hour and not math.isnan(v)
+                ]  # fmt: skip
+                np.testing.assert_array_equal(filled[row, channel], before[-1] if before else np.nan)
+            row += 1
+
+
+def test_hours_left_out_become_empty_rows():
+    stays = Stays.from_rows(
+        np.array(["a", "b"]),
+        np.array([3, 1]),
+        hours=np.array([4, 6, 9, 2]),
+        values=np.array([[1.0], [2], [3], [4]]),
+        labels=np.array([[0.0], [1], [1], [0]]),
+    )
+    assert stays.lengths.tolist() == [6, 1]
+    np.testing.assert_array_equal(stays.values[:, 0], np.float32([1, NAN, 2, NAN, NAN, 3, 4]))
+    np.testing.assert_array_equal(stays.labels[:, 0], np.float32([0, NAN, 1, NAN, NAN, 1, 0]))
+
+
+def test_a_stay_of_decades_is_refused():
+    with pytest.raises(InputError, match=rf"stay b: hours 3 to 2000000000; .* {LONGEST_STAY} hours"):
+        Stays.from_rows(
+            np.array(["a", "b"]), np.array([1, 2]), np.array([1, 3, 2e9]), np.zeros((3, 1)), np.zeros((3, 1))
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("4 Spontaneously", 4), ("Spontaneously", 4), ("spontaneously ", 4), ("None", 1), ("1 No Response", 1),
+        ("3 To speech", 3), ("4.0", 4), ("2", 2),
+    ],
+)  # fmt: skip
+def test_spellings(text, value):
+    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
+    assert eye.code(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "5", "0", "nan", "1.5", "Blinking"])
+def test_unseen_categories(text):
+    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
+    with pytest.raises(ValueError):  # noqa: PT011 - readers add the place
+        eye.code(text)
+
+
+@pytest.mark.parametrize("text", ["", "high", "nan", "inf", "-inf", "1e39", "1_000", "1,5"])
+def test_numbers_that_are_none(text):
+    with pytest.raises(ValueError):  # noqa: PT011 - readers add the place
+        Channel("lab").code(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "text"}, "kind 'text' is not one of continuous, categorical"),
+        ({"kind": "categorical"}, "two or more levels"),
+        ({"levels": (1, 2)}, "a continuous one none"),
+        ({"kind": "categorical", "levels": (1, 1)}, "repeat"),
+        ({"low": 5, "high": 5}, "low 5 is not below high 5"),
+        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 2}}, "'m' means level 2"),
+        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 0, "M": 1}}, "'m' occurs twice"),
+    ],
+)
+def test_bad_channels(arguments, message):
+    with pytest.raises(InputError, match=f"channel 'x': .*{message}"):
+        Channel("x", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "ternary"}, "'ternary' is not one of binary, bins"),
+        ({"kind": "bins"}, "one or more rising edges"),
+        ({"kind": "bins", "edges": (2, 1)}, "one or more rising edges"),
+        ({"edges": (1,)}, "'binary' none"),
+    ],
+)
+def test_bad_tasks(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Task("y", **arguments)
+
+
+def test_bad_datasets():
+    dynamic, static = Channel("a"), Channel("b", static=True)
+    with pytest.raises(InputError, match="static channels come before"):
+        Dataset("d", (dynamic, static), TASKS)
+    with pytest.raises(InputError, match="used twice.*: a"):
+        Dataset("d", (dynamic, dynamic), TASKS)
+    with pytest.raises(InputError, match="at least one channel and one task"):
+        Dataset("d", (), TASKS)
+
+
+def test_classes_of_labels():
+    """Each bin includes its lower edge; unlabelled hours are class -1."""
+    stay = MIMIC3_BENCHMARK.task("length_of_stay")
+    assert stay.classes == 10
+    hours = np.array([0, 23.99, 24, 47, 191.9, 192, 335, 336, 5000, NAN])
+    assert stay.classify(hours).tolist() == [0, 0, 1, 1, 7, 8, 8, 9, 9, -1]
+    assert Task("ill").classify(np.array([0, 1, NAN])).tolist() == [0, 1, -1]

@@ -11,9 +11,10 @@ import pathlib
 import re
 from collections.abc import Sequence
 
-import gin
 import keras
+from absl import logging
 
+import gin
 from ncl_tf import augmentations, encoders, fast, losses, neighborhoods
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
@@ -131,10 +132,15 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     gin.clear_config()
     gin.add_config_file_search_path(str(GIN_FOLDER))
     gin.add_config_file_search_path(str(GIN_FOLDER.parent))
-    for file in gin_files:
-        _parse(lambda file=file: gin.parse_config_file(file), file)
-    for param in gin_params:
-        _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.FATAL)  # gin reports every place where it did not find a file before it finds it
+    try:
+        for file in gin_files:
+            _parse(lambda file=file: gin.parse_config_file(file), file)
+        for param in gin_params:
+            _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
+    finally:
+        logging.set_verbosity(verbosity)
     _check_macros()
 
 

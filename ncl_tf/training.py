@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import gin
 import keras
 import tensorflow as tf
 from tqdm import tqdm
 
+import gin
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.errors import InputError

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK
 from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.preprocessing import Preprocessor, clean
-from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
-from ncl_tf.errors import InputError
+from ncl_tf.data.stays import Stays
 
 NAN = math.nan
 TASKS = (Task("ill"),)
@@ -84,7 +83,12 @@ def test_forward_fill_comes_before_ranges():
 
 def test_ranges_include_their_ends():
     values = np.full((4, 5), np.nan)
-    values[:, 2] = [10, 300, np.nextafter(np.float32(10), np.float32(0)), np.nextafter(np.float32(300), np.float32(400))]
+    values[:, 2] = [
+        10,
+        300,
+        np.nextafter(np.float32(10), np.float32(0)),
+        np.nextafter(np.float32(300), np.float32(400)),
+    ]
     cleaned = clean(WARD, stays_of(values, [1, 1, 1, 1])).values[:, 2]
     np.testing.assert_array_equal(cleaned, np.float32([10, 300, NAN, NAN]))
     oxygen = next(channel for channel in MIMIC3_BENCHMARK.channels if channel.name == "Fraction inspired oxygen")
@@ -173,126 +177,3 @@ def test_preprocessor_survives_json():
     again = Preprocessor.from_json(json.loads(json.dumps(preprocessor.to_json())))
     assert again.dataset == preprocessor.dataset
     np.testing.assert_array_equal(again(stays), preprocessor(stays))
-
-
-@pytest.mark.parametrize("dataset", [PHYSIONET2019, MIMIC3_BENCHMARK], ids=lambda dataset: dataset.name)
-def test_declarations_survive_json(dataset):
-    assert Dataset.from_json(json.loads(json.dumps(dataset.to_json()))) == dataset
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_hourly_grid_then_fill_is_the_last_value_at_or_before_each_hour(seed):
-    rng = np.random.default_rng(seed)
-    lengths, counts = rng.integers(2, 8, 12), rng.integers(1, 30, 12)
-    stay = np.repeat(np.arange(12), counts)
-    time = np.concatenate([np.sort(rng.choice([*rng.uniform(0, 9, 20), *range(9)], n)) for n in counts])
-    values = rng.normal(size=(len(time), 2)).astype(np.float32)
-    values[rng.random(values.shape) < 0.5] = np.nan
-    dataset = Dataset("two", (Channel("a"), Channel("b")), TASKS)
-    grid = hourly_grid(stay, time, values, np.zeros(12, np.int64), lengths)
-    filled = clean(dataset, stays_of(grid, list(lengths))).values
-    row = 0
-    for index, length in enumerate(lengths):
-        for hour in range(length):
-            for channel in range(2):
-                before = [
-                    v for s, t, v in zip(stay, time, values[:, channel], strict=True)
-                    if s == index and t <= hour and not math.isnan(v)
-                ]  # fmt: skip
-                np.testing.assert_array_equal(filled[row, channel], before[-1] if before else np.nan)
-            row += 1
-
-
-def test_hours_left_out_become_empty_rows():
-    stays = Stays.from_rows(
-        np.array(["a", "b"]),
-        np.array([3, 1]),
-        hours=np.array([4, 6, 9, 2]),
-        values=np.array([[1.0], [2], [3], [4]]),
-        labels=np.array([[0.0], [1], [1], [0]]),
-    )
-    assert stays.lengths.tolist() == [6, 1]
-    np.testing.assert_array_equal(stays.values[:, 0], np.float32([1, NAN, 2, NAN, NAN, 3, 4]))
-    np.testing.assert_array_equal(stays.labels[:, 0], np.float32([0, NAN, 1, NAN, NAN, 1, 0]))
-
-
-def test_a_stay_of_decades_is_refused():
-    with pytest.raises(InputError, match=rf"stay b: hours 3 to 2000000000; .* {LONGEST_STAY} hours"):
-        Stays.from_rows(
-            np.array(["a", "b"]), np.array([1, 2]), np.array([1, 3, 2e9]), np.zeros((3, 1)), np.zeros((3, 1))
-        )
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("4 Spontaneously", 4), ("Spontaneously", 4), ("spontaneously ", 4), ("None", 1), ("1 No Response", 1),
-        ("3 To speech", 3), ("4.0", 4), ("2", 2),
-    ],
-)  # fmt: skip
-def test_spellings(text, value):
-    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
-    assert eye.code(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "5", "0", "nan", "1.5", "Blinking"])
-def test_unseen_categories(text):
-    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
-    with pytest.raises(ValueError):  # noqa: PT011 - readers add the place
-        eye.code(text)
-
-
-@pytest.mark.parametrize("text", ["", "high", "nan", "inf", "-inf", "1e39", "1_000", "1,5"])
-def test_numbers_that_are_none(text):
-    with pytest.raises(ValueError):  # noqa: PT011 - readers add the place
-        Channel("lab").code(text)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kind": "text"}, "kind 'text' is not one of continuous, categorical"),
-        ({"kind": "categorical"}, "two or more levels"),
-        ({"levels": (1, 2)}, "a continuous one none"),
-        ({"kind": "categorical", "levels": (1, 1)}, "repeat"),
-        ({"low": 5, "high": 5}, "low 5 is not below high 5"),
-        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 2}}, "'m' means level 2"),
-        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 0, "M": 1}}, "'m' occurs twice"),
-    ],
-)
-def test_bad_channels(arguments, message):
-    with pytest.raises(InputError, match=f"channel 'x': .*{message}"):
-        Channel("x", **arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kind": "ternary"}, "'ternary' is not one of binary, bins"),
-        ({"kind": "bins"}, "one or more rising edges"),
-        ({"kind": "bins", "edges": (2, 1)}, "one or more rising edges"),
-        ({"edges": (1,)}, "'binary' none"),
-    ],
-)
-def test_bad_tasks(arguments, message):
-    with pytest.raises(InputError, match=message):
-        Task("y", **arguments)
-
-
-def test_bad_datasets():
-    dynamic, static = Channel("a"), Channel("b", static=True)
-    with pytest.raises(InputError, match="static channels come before"):
-        Dataset("d", (dynamic, static), TASKS)
-    with pytest.raises(InputError, match="used twice.*: a"):
-        Dataset("d", (dynamic, dynamic), TASKS)
-    with pytest.raises(InputError, match="at least one channel and one task"):
-        Dataset("d", (), TASKS)
-
-
-def test_classes_of_labels():
-    """Each bin includes its lower edge; unlabelled hours are class -1."""
-    stay = MIMIC3_BENCHMARK.task("length_of_stay")
-    assert stay.classes == 10
-    hours = np.array([0, 23.99, 24, 47, 191.9, 192, 335, 336, 5000, NAN])
-    assert stay.classify(hours).tolist() == [0, 0, 1, 1, 7, 8, 8, 9, 9, -1]
-    assert Task("ill").classify(np.array([0, 1, NAN])).tolist() == [0, 1, -1]

@@ -33,7 +33,6 @@ NUMBERS = {
     "Weight": ("Weight", (0.04, 0, 0), 1, "{}"),
     "pH": ("pH", (0, 0.4, 0), 2, "{}"),
 }
-LIMITS = {"FiO2": (0.21, 1), "O2Sat": (60, 100), "Resp": (2, 44), "DBP": (12, 150), "Glucose": (30, 800)}
 COMA_RATE = 0.27  # of the chart's rows; the three scores are taken together
 
 # Spellings of the levels from 1 up in the two charting systems, CareVue and MetaVision.
@@ -119,8 +118,8 @@ def _series(
         measured = rng.random(len(stay)) < np.array(shares)[part]
         if column == "Height":
             measured &= hour < 2
-        value = np.clip(values[channel], *LIMITS.get(channel, (None, None)))[stay, hour]
-        columns[column] = texts(np.where(measured, value, np.nan), decimals, template, missing="")
+        value = np.where(measured, values[channel][stay, hour], np.nan)
+        columns[column] = texts(value, decimals, template, missing="")
     assessed = (part == 0) & (rng.random(len(stay)) < COMA_RATE)
     system = rng.integers(0, 2, count)[stay]
     columns |= _coma_scores(values["Alertness"][stay, hour], assessed, system)

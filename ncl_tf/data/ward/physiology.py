@@ -1,7 +1,7 @@
 """The simulated patients: who they are, how ill they are hour by hour, and what that does to vitals and labs.
 
-Patients differ from one another more than illness changes any one of them, as in a real ward: an absolute value says
-little, the change against the patient's own past says a lot. Two things see to that: wide baselines, and `frailty`,
+As in a real ward, patients differ from one another more than any one of them changes. By design, a single hour says
+little and the change against the patient's own past says a lot. Two things see to that: wide baselines, and `frailty`,
 which shifts a patient's baseline for good into the direction in which acute illness shifts it for hours.
 """
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-FRAILTY = 0.7  # share of a baseline's standard deviation that frailty explains, where illness has a direction
+FRAILTY = 0.7  # correlation of frailty with the baselines of what illness changes
 
 
 class Driver(NamedTuple):
-    """One simulated quantity; `between` and `within` patients are standard deviations, `illness` the shift at illness 1.
+    """One simulated quantity: standard deviations `between` and `within` patients, and its shift at illness 1.
 
     With `log`, centre is a median and the other numbers are differences of logarithms. `memory` is the correlation
     of the noise from one hour to the next, `rhythm` the amplitude of the 24-hour wave, highest at 5 p.m.
@@ -66,6 +66,16 @@ TRANSIENTS = (
     {"HR": 9, "Temp": 0.9, "Resp": 2},  # fever
     {"HR": 11, "MAP": -9, "PulsePressure": -6},  # a fall of blood pressure after a drug
 )
+# What devices and laboratories report at most.
+LIMITS = {
+    "HR": (25, 220), "O2Sat": (60, 100), "Temp": (32, 42), "SBP": (40, 250), "MAP": (25, 180), "DBP": (15, 140),
+    "Resp": (4, 45), "EtCO2": (12, 90), "BaseExcess": (-25, 25), "HCO3": (6, 45), "FiO2": (0.21, 1), "pH": (6.8, 7.7),
+    "PaCO2": (15, 110), "SaO2": (50, 100), "AST": (5, 9000), "BUN": (2, 200), "Alkalinephos": (15, 2000),
+    "Calcium": (5, 14), "Chloride": (75, 140), "Creatinine": (0.2, 15), "Bilirubin_direct": (0.1, 30),
+    "Glucose": (30, 700), "Lactate": (0.3, 20), "Magnesium": (0.8, 5), "Phosphate": (0.6, 12), "Potassium": (2, 8),
+    "Bilirubin_total": (0.1, 45), "TroponinI": (0.01, 50), "Hct": (12, 60), "Hgb": (4, 20), "PTT": (15, 150),
+    "WBC": (0.2, 90), "Fibrinogen": (50, 1200), "Platelets": (8, 900),
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -137,7 +147,8 @@ def vitals_and_labs(
             if name in pattern:
                 deviation += pattern[name] * strength
         values[name] = driver.centre * np.exp(deviation) if driver.log else driver.centre + deviation
-    return values | _derived(rng, values)
+    values |= _derived(rng, values)
+    return {name: np.clip(value, *LIMITS.get(name, (None, None))) for name, value in values.items()}
 
 
 def _transients(rng: np.random.Generator, count: int, hours: int) -> list[np.ndarray]:

@@ -20,8 +20,6 @@ class Measured(NamedTuple):
     share: float
     ever: float
     decimals: int
-    low: float
-    high: float
 
 
 # Hourly rate of each panel in a stay that has it. The monitor is always on but for gaps.
@@ -31,40 +29,40 @@ PANELS = {
 }  # fmt: skip
 BEDSIDE = ("monitor", "nurse", "ventilator")  # as often by night as by day, whatever the patient's state
 CHANNELS = {
-    "HR": Measured("monitor", 0.985, 1, 0, 25, 220),
-    "O2Sat": Measured("monitor", 0.945, 1, 0, 60, 100),
-    "Temp": Measured("nurse", 0.95, 1, 1, 32, 42),
-    "SBP": Measured("monitor", 0.92, 0.99, 0, 40, 250),
-    "MAP": Measured("monitor", 0.96, 1, 0, 25, 180),
-    "DBP": Measured("monitor", 0.87, 0.63, 0, 15, 140),
-    "Resp": Measured("monitor", 0.965, 1, 0, 4, 60),
-    "EtCO2": Measured("monitor", 0.6, 0.04, 0, 12, 90),
-    "BaseExcess": Measured("gas", 0.93, 0.62, 0, -25, 25),
-    "HCO3": Measured("chemistry", 0.97, 0.98, 0, 6, 45),
-    "FiO2": Measured("ventilator", 1, 0.58, 2, 0.21, 1),
-    "pH": Measured("gas", 1, 0.64, 2, 6.8, 7.7),
-    "PaCO2": Measured("gas", 0.8, 0.62, 0, 15, 110),
-    "SaO2": Measured("gas", 0.5, 0.4, 0, 50, 100),
-    "AST": Measured("liver", 1, 0.3, 0, 5, 9000),
-    "BUN": Measured("chemistry", 1, 0.98, 0, 2, 200),
-    "Alkalinephos": Measured("liver", 1, 0.29, 0, 15, 2000),
-    "Calcium": Measured("chemistry", 0.62, 0.82, 1, 5, 14),
-    "Chloride": Measured("chemistry", 0.98, 0.98, 0, 75, 140),
-    "Creatinine": Measured("chemistry", 0.82, 0.98, 1, 0.2, 15),
-    "Bilirubin_direct": Measured("liver", 0.8, 0.03, 1, 0.1, 30),
-    "Glucose": Measured("glucose", 1, 0.98, 0, 30, 700),
-    "Lactate": Measured("gas", 0.5, 0.38, 1, 0.3, 20),
-    "Magnesium": Measured("chemistry", 0.93, 0.93, 1, 0.8, 5),
-    "Phosphate": Measured("chemistry", 0.65, 0.82, 1, 0.6, 12),
-    "Potassium": Measured("chemistry", 0.99, 0.98, 1, 2, 8),
-    "Bilirubin_total": Measured("liver", 0.9, 0.29, 1, 0.1, 45),
-    "TroponinI": Measured("chemistry", 0.5, 0.03, 2, 0.01, 50),
-    "Hct": Measured("count", 1, 0.98, 1, 12, 60),
-    "Hgb": Measured("count", 0.95, 0.98, 1, 4, 20),
-    "PTT": Measured("coagulation", 1, 0.78, 1, 15, 150),
-    "WBC": Measured("count", 0.9, 0.97, 1, 0.2, 90),
-    "Fibrinogen": Measured("coagulation", 0.6, 0.13, 0, 50, 1200),
-    "Platelets": Measured("count", 0.85, 0.97, 0, 8, 900),
+    "HR": Measured("monitor", 0.985, 1, 0),
+    "O2Sat": Measured("monitor", 0.945, 1, 0),
+    "Temp": Measured("nurse", 0.95, 1, 1),
+    "SBP": Measured("monitor", 0.92, 0.99, 0),
+    "MAP": Measured("monitor", 0.96, 1, 0),
+    "DBP": Measured("monitor", 0.87, 0.63, 0),
+    "Resp": Measured("monitor", 0.965, 1, 0),
+    "EtCO2": Measured("monitor", 0.6, 0.04, 0),
+    "BaseExcess": Measured("gas", 0.93, 0.62, 0),
+    "HCO3": Measured("chemistry", 0.97, 0.98, 0),
+    "FiO2": Measured("ventilator", 1, 0.58, 2),
+    "pH": Measured("gas", 1, 0.64, 2),
+    "PaCO2": Measured("gas", 0.8, 0.62, 0),
+    "SaO2": Measured("gas", 0.5, 0.4, 0),
+    "AST": Measured("liver", 1, 0.3, 0),
+    "BUN": Measured("chemistry", 1, 0.98, 0),
+    "Alkalinephos": Measured("liver", 1, 0.29, 0),
+    "Calcium": Measured("chemistry", 0.62, 0.82, 1),
+    "Chloride": Measured("chemistry", 0.98, 0.98, 0),
+    "Creatinine": Measured("chemistry", 0.82, 0.98, 1),
+    "Bilirubin_direct": Measured("liver", 0.8, 0.03, 1),
+    "Glucose": Measured("glucose", 1, 0.98, 0),
+    "Lactate": Measured("gas", 0.5, 0.38, 1),
+    "Magnesium": Measured("chemistry", 0.93, 0.93, 1),
+    "Phosphate": Measured("chemistry", 0.65, 0.82, 1),
+    "Potassium": Measured("chemistry", 0.99, 0.98, 1),
+    "Bilirubin_total": Measured("liver", 0.9, 0.29, 1),
+    "TroponinI": Measured("chemistry", 0.5, 0.03, 2),
+    "Hct": Measured("count", 1, 0.98, 1),
+    "Hgb": Measured("count", 0.95, 0.98, 1),
+    "PTT": Measured("coagulation", 1, 0.78, 1),
+    "WBC": Measured("count", 0.9, 0.97, 1),
+    "Fibrinogen": Measured("coagulation", 0.6, 0.13, 0),
+    "Platelets": Measured("count", 0.85, 0.97, 0),
 }
 
 
@@ -81,8 +79,7 @@ def draw_stays(rng: np.random.Generator, first: int, count: int) -> list[StayFil
 
     columns = {}
     for name, how in CHANNELS.items():
-        column = np.where(measured[name], np.clip(values[name], how.low, how.high), np.nan)
-        columns[name] = texts(column[within], how.decimals)
+        columns[name] = texts(np.where(measured[name], values[name], np.nan)[within], how.decimals)
     surgical = np.where(rng.random(count) < 0.5, rng.random(count) < 0.5, np.nan)  # half of the stays do not say
     others = {
         "Age": patients.age[:, None],

@@ -1,0 +1,94 @@
+"""Declarations: what they refuse, what a cell means, classes of labels."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.declaration import Channel, Dataset, Task
+from ncl_tf.errors import InputError
+
+NAN = math.nan
+TASKS = (Task("ill"),)
+
+
+@pytest.mark.parametrize("dataset", [PHYSIONET2019, MIMIC3_BENCHMARK], ids=lambda dataset: dataset.name)
+def test_declarations_survive_json(dataset):
+    assert Dataset.from_json(json.loads(json.dumps(dataset.to_json()))) == dataset
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("4 Spontaneously", 4), ("Spontaneously", 4), ("spontaneously ", 4), ("None", 1), ("1 No Response", 1),
+        ("3 To speech", 3), ("4.0", 4), ("2", 2),
+    ],
+)  # fmt: skip
+def test_spellings(text, value):
+    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
+    assert eye.code(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "5", "0", "nan", "1.5", "Blinking"])
+def test_unseen_categories(text):
+    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
+    with pytest.raises(ValueError):
+        eye.code(text)
+
+
+@pytest.mark.parametrize("text", ["", "high", "nan", "inf", "-inf", "1e39", "1_000", "1,5"])
+def test_numbers_that_are_none(text):
+    with pytest.raises(ValueError):
+        Channel("lab").code(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "text"}, "kind 'text' is not one of continuous, categorical"),
+        ({"kind": "categorical"}, "two or more levels"),
+        ({"levels": (1, 2)}, "a continuous one none"),
+        ({"kind": "categorical", "levels": (1, 1)}, "repeat"),
+        ({"low": 5, "high": 5}, "low 5 is not below high 5"),
+        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 2}}, "'m' means level 2"),
+        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 0, "M": 1}}, "'m' occurs twice"),
+    ],
+)
+def test_bad_channels(arguments, message):
+    with pytest.raises(InputError, match=f"channel 'x': .*{message}"):
+        Channel("x", **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "ternary"}, "'ternary' is not one of binary, bins"),
+        ({"kind": "bins"}, "one or more rising edges"),
+        ({"kind": "bins", "edges": (2, 1)}, "one or more rising edges"),
+        ({"edges": (1,)}, "'binary' none"),
+    ],
+)
+def test_bad_tasks(arguments, message):
+    with pytest.raises(InputError, match=message):
+        Task("y", **arguments)
+
+
+def test_bad_datasets():
+    dynamic, static = Channel("a"), Channel("b", static=True)
+    with pytest.raises(InputError, match="static channels come before"):
+        Dataset("d", (dynamic, static), TASKS)
+    with pytest.raises(InputError, match="used twice.*: a"):
+        Dataset("d", (dynamic, dynamic), TASKS)
+    with pytest.raises(InputError, match="at least one channel and one task"):
+        Dataset("d", (), TASKS)
+
+
+def test_classes_of_labels():
+    """Each bin includes its lower edge; unlabelled hours are class -1."""
+    stay = MIMIC3_BENCHMARK.task("length_of_stay")
+    assert stay.classes == 10
+    hours = np.array([0, 23.99, 24, 47, 191.9, 192, 335, 336, 5000, NAN])
+    assert stay.classify(hours).tolist() == [0, 0, 1, 1, 7, 8, 8, 9, 9, -1]
+    assert Task("ill").classify(np.array([0, 1, NAN])).tolist() == [0, 1, -1]

@@ -1,0 +1,176 @@
+"""Windows against a slice-and-pad loop in numpy; the order of training and of evaluation."""
+
+import collections
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.errors import InputError
+
+
+def split_of(seed: int, lengths: list[int], columns: int = 3, tasks: int = 2) -> SplitData:
+    """A made-up split; stay ids are neither in order nor row numbers."""
+    rng = np.random.default_rng(seed)
+    last = np.cumsum(lengths) - 1
+    ids = rng.permutation(10 * len(lengths))[: len(lengths)] + 100
+    hours = int(last[-1]) + 1
+    labels = rng.integers(-1, 2, (hours, tasks)).astype(np.int32)
+    return SplitData(
+        data=rng.normal(size=(hours, columns)).astype(np.float32),
+        labels=np.where(labels < 0, np.nan, labels).astype(np.float32),
+        classes=labels,
+        patient_windows=np.stack([last - lengths + 1, last, ids], axis=1).astype(np.int32),
+        stay_names=ids.astype(str),
+    )
+
+
+def samples_by_loop(split: SplitData, history: int) -> list[dict[str, np.ndarray]]:
+    """All samples of a split, row by row: cut the stay's hours out, put zeros before them."""
+    samples = []
+    for first, last, stay in split.patient_windows:
+        for row in range(first, last + 1):
+            observed = split.data[max(first, row - history + 1) : row + 1]
+            window = np.zeros((history, split.data.shape[1]), np.float32)
+            window[history - len(observed) :] = observed
+            samples.append({"window": window, "stay": stay, "hour": row - first, "label": split.classes[row]})
+    return samples
+
+
+def assert_batch_equals(batch: dict[str, tf.Tensor], samples: list[dict[str, np.ndarray]]) -> None:
+    assert set(batch) == {"window", "stay", "hour", "label"}
+    for key, value in batch.items():
+        np.testing.assert_array_equal(value.numpy(), np.stack([sample[key] for sample in samples]), err_msg=key)
+
+
+def rows_of(split: SplitData, batch: dict[str, tf.Tensor]) -> list[int]:
+    """Rows of a batch's samples, from their stay and hour."""
+    first = {int(stay): int(row) for row, _, stay in split.patient_windows}
+    return [first[stay] + hour for stay, hour in zip(batch["stay"].numpy(), batch["hour"].numpy(), strict=True)]
+
+
+LENGTHS = [1, 60, 5, 3, 49, 48, 47, 2]  # 215 hours
+
+
+@pytest.mark.parametrize(("seed", "history"), [(0, 48), (1, 48), (2, 1), (3, 7), (4, 96)])
+def test_sequential_equals_a_slice_and_pad_loop(seed, history):
+    split = split_of(seed, LENGTHS)
+    expected = samples_by_loop(split, history)
+    start = 0
+    for batch in Windows(split, history).sequential(64):
+        size = len(batch["stay"])
+        assert_batch_equals(batch, expected[start : start + size])
+        start += size
+    assert start == sum(LENGTHS)
+
+
+def test_dtypes_and_shapes():
+    batch = next(iter(Windows(split_of(0, LENGTHS, columns=4)).training(32, seed=1)))
+    assert {key: (value.dtype, value.shape) for key, value in batch.items()} == {
+        "window": (tf.float32, (32, HISTORY, 4)),
+        "stay": (tf.int32, (32,)),
+        "hour": (tf.int32, (32,)),
+        "label": (tf.int32, (32, 2)),
+    }
+    assert HISTORY == 48
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(215, 64), (215, 1), (215, 215), (215, 1000), (0, 8)])
+def test_sequential_drops_nothing(count, batch_size):
+    split = split_of(0, LENGTHS)
+    rows = np.random.default_rng(0).permutation(215)[:count]
+    batches = list(Windows(split).sequential(batch_size, rows))
+    assert [row for batch in batches for row in rows_of(split, batch)] == rows.tolist()
+
+
+def test_sequential_over_chosen_rows():
+    split = split_of(5, LENGTHS)
+    labelled = np.flatnonzero(split.classes[:, 0] >= 0)
+    expected = samples_by_loop(split, 48)
+    batches = list(Windows(split).sequential(50, labelled))
+    assert [len(batch["stay"]) for batch in batches[:-1]] == [50] * (len(batches) - 1)
+    start = 0
+    for batch in batches:
+        size = len(batch["stay"])
+        assert_batch_equals(batch, [expected[row] for row in labelled[start : start + size]])
+        start += size
+    assert start == len(labelled)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**31 - 1])
+def test_training_windows_equal_the_loop(seed):
+    split = split_of(seed, LENGTHS)
+    expected = samples_by_loop(split, 48)
+    for batch in Windows(split).training(40, seed).take(12):  # more than two epochs
+        assert_batch_equals(batch, [expected[row] for row in rows_of(split, batch)])
+
+
+@pytest.mark.parametrize(("batch_size", "first_step"), [(40, 0), (40, 5), (40, 17), (215, 3), (7, 1000)])
+def test_any_step_can_be_reached_directly(batch_size, first_step):
+    windows = Windows(split_of(0, LENGTHS))
+    iterated = itertools.islice(windows.training(batch_size, seed=3), first_step, first_step + 3)
+    direct = windows.training(batch_size, seed=3, first_step=first_step).take(3)
+    for one, other in zip(iterated, direct, strict=True):
+        for key in one:
+            np.testing.assert_array_equal(one[key], other[key])
+
+
+@pytest.mark.parametrize("batch_size", [1, 43, 64, 200, 215])
+def test_every_hour_once_per_epoch_across_batch_borders(batch_size):
+    split = split_of(1, LENGTHS)
+    epochs = 3
+    batches = Windows(split).training(batch_size, seed=11).take(-(-epochs * 215 // batch_size))
+    rows = [row for batch in batches for row in rows_of(split, batch)][: epochs * 215]
+    orders = [tuple(rows[e * 215 : (e + 1) * 215]) for e in range(epochs)]
+    assert all(sorted(order) == list(range(215)) for order in orders)
+    assert len(set(orders)) == epochs
+
+
+def test_orders_of_different_seeds_differ():
+    split = split_of(1, LENGTHS)
+    firsts = [tuple(rows_of(split, next(iter(Windows(split).training(64, seed))))) for seed in range(8)]
+    assert len(set(firsts)) == 8
+
+
+def test_order_is_close_to_uniform():
+    """Over many epochs every hour comes first about equally often, and neighbours in time are not neighbours in order."""
+    split = split_of(2, [6])
+    rows = [row for batch in Windows(split).training(6, seed=5).take(3000) for row in rows_of(split, batch)]
+    firsts = collections.Counter(rows[::6])
+    assert all(abs(firsts[row] - 500) < 5 * np.sqrt(3000 * 1 / 6 * 5 / 6) for row in range(6)), firsts
+    followers = collections.Counter(itertools.pairwise(rows[:6000]))
+    assert all(followers[a, b] > 0 for a in range(6) for b in range(6) if a != b)
+
+
+def test_one_hour_is_enough():
+    split = split_of(0, [1])
+    batch = next(iter(Windows(split).training(1, seed=0)))
+    assert_batch_equals(batch, samples_by_loop(split, 48))
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 216])
+def test_bad_batch_sizes(batch_size):
+    windows = Windows(split_of(0, LENGTHS))
+    with pytest.raises(InputError, match=f"batch_size {batch_size} is not between 1 and 215"):
+        windows.training(batch_size, seed=0)
+    if batch_size < 1:
+        with pytest.raises(InputError, match=f"batch_size {batch_size}"):
+            windows.sequential(batch_size)
+
+
+def test_bad_history():
+    with pytest.raises(InputError, match="history 0"):
+        Windows(split_of(0, LENGTHS), history=0)
+
+
+@pytest.mark.parametrize("name", ["ward_cohort", "mimic_ward_cohort"])
+def test_windows_of_a_prepared_cohort(name, request):
+    split = Cohort(request.getfixturevalue(name))["val"]
+    expected = samples_by_loop(split, 48)
+    batches = list(Windows(split).sequential(256))
+    assert sum(len(batch["stay"]) for batch in batches) == len(split.data)
+    for number, batch in enumerate(batches):
+        assert_batch_equals(batch, expected[256 * number : 256 * number + 256])

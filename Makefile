@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WARD   := runs/quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint clean
+.PHONY: help quickstart test test-slow lint tables clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -19,6 +19,13 @@ $(VENV)/.installed: requirements.txt setup.py
 	$(BIN)/pip install --quiet --no-deps --editable .
 	touch $@
 
+quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, export the encoder
+	bin/prepare simulate --stays=1000 --seed=1 --output=$(WARD)/ward --overwrite
+	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --output=$(WARD)/ward.h5 --overwrite
+	bin/cohort describe $(WARD)/ward.h5
+	bin/train --gin_file=gin/quickstart.gin --run_dir=$(WARD)/ncl_w
+	@echo "done: bin/train --help says what else can be trained; the README goes on from here"
+
 lint: $(VENV)/.installed  ## style checks (ruff)
 	$(BIN)/ruff check .
 
@@ -27,6 +34,9 @@ test: $(VENV)/.installed lint  ## all tests that fit into a few minutes
 
 test-slow: $(VENV)/.installed  ## the long checks on real data (needs NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO)
 	$(BIN)/pytest -m slow
+
+tables: $(VENV)/.installed  ## rebuild the README's tables from results/
+	$(BIN)/python -m ncl_tf.readme
 
 clean:  ## remove the environment and the quickstart's files
 	rm -rf $(VENV) $(WARD)

@@ -4,12 +4,15 @@ Losses, layers and neighbourhoods know nothing of gin; the factories here do. A 
 configurable with `gin.external_configurable(MyNeighborhood)` in a module that `bin/train --import=my_module` imports.
 """
 
+import contextlib
 import difflib
+import functools
 import importlib.util  # noqa: F401 - gin's `include` needs it imported
 import inspect
 import pathlib
 import re
-from collections.abc import Sequence
+import tokenize
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 from absl import logging
@@ -22,9 +25,31 @@ from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.neighborhoods import Neighborhood
 
 GIN_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "gin"
+for _folder in (GIN_FOLDER, GIN_FOLDER.parent):
+    gin.add_config_file_search_path(str(_folder))
+
+
+def typed(function: Callable) -> Callable:
+    """Checks arguments that are annotated with a plain type: gin passes on whatever a file says."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            allowed = signature.parameters[name].annotation
+            if allowed not in (bool, int, float, str, float | None, str | None):
+                continue
+            accepted = allowed | int if allowed in (float, float | None) else allowed
+            if not isinstance(value, accepted) or (isinstance(value, bool) and allowed is not bool):
+                wanted = getattr(allowed, "__name__", allowed)
+                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: a value of type {wanted}")
+        return function(*args, **kwargs)
+
+    return checked
+
 
 for _neighborhood in (neighborhoods.SameStayWithin, neighborhoods.SameLabel, neighborhoods.DecayingWithin):
-    gin.external_configurable(_neighborhood, module="neighborhoods")
+    gin.external_configurable(typed(_neighborhood), module="neighborhoods")
 
 
 @gin.configurable("Intersection", module="neighborhoods")
@@ -40,6 +65,7 @@ def union(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Union:
 
 
 @gin.configurable
+@typed
 def encoder(
     static_columns: int,
     name: str,
@@ -66,6 +92,7 @@ def encoder(
 
 
 @gin.configurable
+@typed
 def augmentation(
     static_columns: int,
     layers: Sequence[str] = ("cutout", "crop", "noise", "channel_dropout"),
@@ -85,6 +112,7 @@ def augmentation(
 
 
 @gin.configurable
+@typed
 def momentum_contrast(
     cohort: Cohort,
     seed: int,
@@ -130,8 +158,6 @@ def fast_or_readable(use_fast: bool):
 def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     """Reads gin files, then single bindings; paths are looked up as given, then below the project's gin/ folder."""
     gin.clear_config()
-    gin.add_config_file_search_path(str(GIN_FOLDER))
-    gin.add_config_file_search_path(str(GIN_FOLDER.parent))
     verbosity = logging.get_verbosity()
     logging.set_verbosity(logging.FATAL)  # gin reports every place where it did not find a file before it finds it
     try:
@@ -144,28 +170,48 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     _check_macros()
 
 
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Around calls of configurables: errors without gin's trail of function addresses, and missing bindings told."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(str(error).split("\n  In call to configurable")[0]) from error
+    except RuntimeError as error:
+        missing = re.match(r"Required bindings for `(\w+)` not provided in config: \[(.*)\]", str(error))
+        if missing is None:
+            raise
+        raise InputError(
+            f"no {missing[2]} for {missing[1]!r}; name the file of a method first, such as --gin_file=gin/quickstart.gin"
+        ) from error
+
+
 def macro(name: str):
     """Value of a macro."""
-    return gin.query_parameter(f"{name}/macro.value")
+    try:
+        return gin.query_parameter(f"{name}/macro.value")
+    except ValueError as error:
+        raise InputError(f"macro {name!r} is not set; name the file of a method, such as gin/quickstart.gin") from error
 
 
 def _parse(parse, where: str) -> None:
     try:
         parse()
     except OSError as error:
-        raise InputError(
-            f"{where}: no such gin file (looked here and in {GIN_FOLDER.name}/), or one it includes: {error}"
-        ) from error
-    except SyntaxError as error:
-        raise InputError(f"{where}: not valid gin: {error}") from error
-    except (ValueError, TypeError, AttributeError) as error:
+        missing = re.search(r"Unable to open file: (.*)\. Searched", str(error))
+        what = "no such gin file" if missing is None or missing[1] == where else f"includes {missing[1]!r}: no such file"
+        raise InputError(f"{where}: {what}, neither here nor in {GIN_FOLDER.name}/") from error
+    except (SyntaxError, tokenize.TokenError) as error:
+        reason = re.sub(r"malformed node or string.*", "neither a value nor a reference; texts need quotes", str(error))
+        raise InputError(f"{where}: not valid gin: {reason}") from error
+    except (ValueError, TypeError, AttributeError, ImportError) as error:
         raise InputError(f"{where}: {str(error).splitlines()[0]}{_suggestion(str(error))}") from error
 
 
 def _suggestion(message: str) -> str:
     """The known name nearest to the unknown one that gin's message quotes."""
     known = [name.split(".")[-1] for name in gin.config._REGISTRY._selector_map]
-    for unknown in re.findall(r"'([\w./]+)'", message):
+    for unknown in re.findall(r"'@?([\w./]+)(?:\(\))?'", message):
         near = difflib.get_close_matches(unknown.split(".")[0].split("/")[-1], known, n=1)
         if near and near[0] not in message:
             return f" Did you mean {near[0]!r}?"
@@ -184,7 +230,7 @@ def _check_macros() -> None:
     referenced = set(re.findall(r"%(\w+)", text))
     for name in sorted(defined - referenced):
         near = difflib.get_close_matches(name, sorted(referenced), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it uses {', '.join(sorted(referenced))}"
+        hint = f"did you mean {near[0]!r}?" if near else f"it uses {', '.join(sorted(referenced)) or 'none'}"
         raise InputError(f"this configuration uses no macro {name!r}; {hint}")
     for name in sorted(referenced - defined):
         example = "'path/to/file.h5'" if name == "cohort" else "..."

@@ -8,6 +8,7 @@ from tcn import TCN
 
 from ncl_tf.augmentations import Draws, StaticDropout
 from ncl_tf.errors import InputError
+from ncl_tf.fast.encoder import last_step
 
 
 def l2_normalize(vectors: tf.Tensor) -> tf.Tensor:
@@ -101,7 +102,7 @@ class Encoder(keras.Model):
 
     def _last_step(self, dynamic: tf.Tensor) -> tf.Tensor:
         """The TCN's output at the last hour: [B, T, C - static] -> [B, filters]."""
-        return self.tcn(dynamic)[:, -1]
+        return last_step(self.tcn, dynamic) if self.fast else self.tcn(dynamic)[:, -1]
 
     def _represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:
         """Merges the TCN's state with the static values: [..., filters], [..., static] -> [..., size]."""

@@ -16,7 +16,6 @@ import os
 import pathlib
 import platform
 import subprocess
-import zipfile
 from typing import Any
 
 import keras
@@ -36,28 +35,44 @@ class Run:
     def __init__(self, folder: str | pathlib.Path) -> None:
         self.folder = pathlib.Path(folder)
         self.record: dict[str, Any] = {}
+        self._config = ""
 
     def open(self, config: str, facts: dict[str, Any]) -> None:
-        """Creates the directory, or continues one that has the same configuration and facts.
+        """Reads the record of a run with the same configuration and facts, or begins one, of which nothing is written yet.
 
         Args:
             config: the whole configuration, as gin prints it.
             facts: what else must not change, such as the cohort's checksum and columns.
         """
+        self._config = config
         path = self.folder / "run.json"
         if path.exists():
             self.record = json.loads(path.read_text(encoding="utf-8"))
-            self._check_same(config, facts)
+            self._check_same(facts)
             return
-        if self.folder.exists() and any(self.folder.iterdir()):
-            raise InputError(f"{self.folder}: holds files, but no run.json; name an empty or new --run_dir")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        files.write_text(self.folder / "config.gin", config)
+        if self.folder.exists() and not self._is_free():
+            raise InputError(f"{self.folder}: holds other files than a run's; name an empty or new --run_dir")
         self.record = {"status": "started", "wall_seconds": 0.0, "step": 0, **facts, **environment()}
+
+    def start(self) -> None:
+        """Writes configuration and record of a new run, once it is known to be valid: a refused one leaves no traces."""
+        if (self.folder / "run.json").exists():
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            files.write_text(self.folder / "config.gin", self._config)
+        except OSError as error:
+            raise InputError(f"{self.folder}: cannot write into this folder ({error.strerror})") from error
         self.save()
 
-    def _check_same(self, config: str, facts: dict[str, Any]) -> None:
-        before, now = bindings((self.folder / "config.gin").read_text(encoding="utf-8")), bindings(config)
+    def _is_free(self) -> bool:
+        """Whether the folder holds at most what a run leaves that was killed in `start`."""
+        return self.folder.is_dir() and all(
+            path.name == "config.gin" or path.suffix == ".partial" for path in self.folder.iterdir()
+        )
+
+    def _check_same(self, facts: dict[str, Any]) -> None:
+        before, now = bindings((self.folder / "config.gin").read_text(encoding="utf-8")), bindings(self._config)
         before.pop("cohort", None), now.pop("cohort", None)  # the file may have moved; its checksum is among the facts
         different = [
             f"  {name} = {now.get(name, '(not set)')}   (the run has {before.get(name, '(not set)')})"
@@ -98,6 +113,11 @@ class Run:
             whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
             files.write_text(path, "".join(whole))
 
+    def last_report(self) -> dict[str, float]:
+        """The last line of metrics.jsonl, without its step."""
+        report = json.loads((self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+        return {name: value for name, value in report.items() if name != "step"}
+
     @property
     def checkpoints(self) -> list[pathlib.Path]:
         """Checkpoint files, oldest first."""
@@ -123,9 +143,10 @@ class Run:
             try:
                 with np.load(path, allow_pickle=False) as archive:
                     values = {name: archive[name] for name in archive.files}
-            except (zipfile.BadZipFile, OSError, ValueError, KeyError, EOFError) as error:
-                print(f"checkpoint {path.name} is damaged ({error}); falling back to the one before")
+            except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
                 path.rename(path.with_suffix(".damaged"))
+                earlier = "the one before" if self.checkpoints else "the beginning: there is no other"
+                print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
                 continue
             assign(model, values, path)
             return int(path.stem.split("-")[1])

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 import gin
+from ncl_tf.config import typed
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.errors import InputError
@@ -20,6 +21,7 @@ VALIDATION_BATCHES = 10
 
 
 @gin.configurable(denylist=["run"])
+@typed
 def train(
     run: Run,
     cohort: str = gin.REQUIRED,
@@ -56,11 +58,14 @@ def train(
     if run.finished:
         print(f"{run.folder}: this run is finished ({run.record['step']} steps); nothing to do")
         return
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed is {seed}; allowed: 0 to {2**32 - 1}")
     model = method(cohort=data, seed=seed, fast=fast)
     training = Windows(data["train"])
-    check_sizes(model, training.hours, batch_size, steps)
-    model.build((None, HISTORY, len(data.columns)))
+    check_sizes(model, training.hours, batch_size, steps, report_every)
     optimizer = keras.optimizers.Adam(schedule(steps, warmup, lowest_rate, highest_rate), name="adam")
+    run.start()
+    model.build((None, HISTORY, len(data.columns)))
     model.compile(optimizer=optimizer, jit_compile=jit_compile)
     optimizer.build(model.trainable_variables)
     first = run.restore(model)
@@ -89,7 +94,7 @@ def train(
             run.save(step=end, wall_seconds=run.record["wall_seconds"] + time.monotonic() - began)
     export_encoder(run.folder / "encoder", model.encoder, HISTORY, len(data.columns))
     (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
-    run.save(status="finished", result=report)
+    run.save(status="finished", result=run.last_report())
     print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
 
 
@@ -97,31 +102,40 @@ def schedule(
     steps: int, warmup: float, lowest: float, highest: float
 ) -> keras.optimizers.schedules.LearningRateSchedule:
     """Linear from `lowest` to `highest` in the first share of the steps, then a cosine down to `lowest`."""
+    if not 0 <= warmup <= 1:
+        raise InputError(f"warmup is {warmup}; allowed: 0 to 1, a share of the steps")
+    if not 0 < lowest <= highest:
+        raise InputError(f"lowest_rate is {lowest} and highest_rate {highest}; allowed: 0 < lowest_rate <= highest_rate")
     rising = round(warmup * steps)
     return keras.optimizers.schedules.CosineDecay(
-        lowest, max(steps - rising, 1), alpha=lowest / highest, warmup_target=highest, warmup_steps=rising
+        float(lowest), max(steps - rising, 1), alpha=lowest / highest, warmup_target=highest, warmup_steps=rising
     )
 
 
-def check_sizes(model: keras.Model, hours: int, batch_size: int, steps: int) -> None:
+def check_sizes(model: keras.Model, hours: int, batch_size: int, steps: int, report_every: int) -> None:
     """Refuses sizes that do not suit each other or the cohort."""
-    if steps < 1:
-        raise InputError(f"steps is {steps}; allowed: 1 or more")
-    if not 1 <= batch_size <= hours:
-        raise InputError(f"batch_size is {batch_size}; allowed: 1 to {hours}, the cohort's training hours")
-    if not hasattr(model, "queue_size"):
-        return
-    enqueued = batch_size * (1 if model.authors_keys else 2)
-    if model.queue_size > hours:
-        fitting = hours // enqueued * enqueued
+    for name, value in (("steps", steps), ("report_every", report_every)):
+        if value < 1:
+            raise InputError(f"{name} is {value}; allowed: 1 or more")
+    queue_size = getattr(model, "queue_size", None)
+    per_sample = 1 if queue_size is None or model.authors_keys else 2  # keys that are enqueued
+    if not 1 <= batch_size <= hours // per_sample:
         raise InputError(
-            f"queue_size is {model.queue_size}, but the cohort has only {hours} training hours; most keys would be "
-            f"copies of each other. Set for example --gin_param='queue_size = {max(fitting // 2 // enqueued, 1) * enqueued}'"
+            f"batch_size is {batch_size}; allowed: 1 to {hours // per_sample}, as the cohort has {hours} training hours"
         )
-    if model.queue_size % enqueued:
+    if queue_size is None:
+        return
+    enqueued = batch_size * per_sample
+    if queue_size > hours:
         raise InputError(
-            f"queue_size is {model.queue_size}, which is not a multiple of the {enqueued} keys that each step enqueues "
-            f"(batch_size {batch_size}); nearest: {max(round(model.queue_size / enqueued), 1) * enqueued}"
+            f"queue_size is {queue_size}, but the cohort has only {hours} training hours; most keys would be copies of "
+            f"each other. Set for example --gin_param='queue_size = {max(hours // 2 // enqueued, 1) * enqueued}'"
+        )
+    if queue_size % enqueued:
+        nearest = min(max(round(queue_size / enqueued), 1), hours // enqueued) * enqueued
+        raise InputError(
+            f"queue_size is {queue_size}, which is not a multiple of the {enqueued} keys that each step enqueues "
+            f"(batch_size {batch_size}); nearest: {nearest}"
         )
 
 

@@ -93,7 +93,15 @@ class MomentumContrast(keras.Model):
         self.terms = {name: keras.metrics.Mean(name=name) for name in Terms._fields}
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates all variables for windows of shape [batch, hours, columns]."""
+        """Creates all variables for windows of shape [batch, hours, columns].
+
+        The first step does it, unless it is done before; under a distribution strategy it has to be, within its scope.
+        """
+        if isinstance(input_shape, dict):
+            raise InputError(
+                f"{self.name}: cannot be built from a whole batch; call build((None, hours, columns)), under a "
+                "distribution strategy within its scope, before fit"
+            )
         representation = (None, self.encoder.merge.units)
         for encoder, projector in self._networks:
             encoder.build(input_shape)
@@ -142,9 +150,9 @@ class MomentumContrast(keras.Model):
         attributes = (tf.convert_to_tensor(getattr(self, f"queue_{name}")) for name in Attributes._fields)
         return Queue(tf.convert_to_tensor(self.queue_keys), Attributes(*attributes))
 
-    def call(self, windows: tf.Tensor) -> tf.Tensor:
-        """Representations by the trained encoder: [B, T, C] -> [B, size]."""
-        return self.encoder(windows)
+    def call(self, inputs: tf.Tensor | Batch) -> tf.Tensor:
+        """Representations by the trained encoder, of windows [B, T, C] or of a batch that holds them: -> [B, size]."""
+        return self.encoder(inputs["window"] if isinstance(inputs, dict) else inputs)
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """One step of section 3: two views, momentum projections, the objective, and both encoders move."""
@@ -170,7 +178,12 @@ class MomentumContrast(keras.Model):
     def two_views(self, batch: Batch, step: int | tf.Tensor) -> tuple[tf.Tensor, Attributes, Draws]:
         """Views [2n, T, C] of n samples, all first ones and then all second ones, with attributes [2n]; and more draws."""
         windows = batch["window"]
+        if not self.built:
+            with tf.init_scope():
+                self.build((None, *windows.shape[1:]))
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        if replicas > 1 and self.jit_compile:
+            raise InputError(f"{self.name}: jit_compile is True on {replicas} replicas; allowed: False")
         first, total = self._first_sample(windows), None if replicas == 1 else replicas * tf.shape(windows)[0]
         draws = [Draws(self.seed, step, view, first, total) for view in range(3)]
         views = tf.concat([self.augmentation(windows, draws=draws[view]) for view in range(2)], axis=0)

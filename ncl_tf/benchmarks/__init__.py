@@ -1,0 +1,1 @@
+"""Readable against fast forms, measured in one run; `bin/benchmark` is the program."""

@@ -1,0 +1,107 @@
+"""The utility score of the PhysioNet Challenge 2019 (Reyna et al., "Early Prediction of Sepsis from Clinical Data").
+
+An alarm is worth something from 12 hours before the onset of sepsis until 3 hours after it, most 6 hours before; silence
+costs from 6 hours before on; alarms for anybody else cost a little. The score is scaled so that never alarming gives 0
+and alarming exactly in those 15 hours gives 1. It can be negative.
+
+Hours are rows, stay stacked upon stay, with the number of rows per stay beside them: H hours of S stays in all. Time is
+counted in rows of the stay, as in the challenge. The challenge's label turns positive 6 hours before the onset.
+"""
+
+import numpy as np
+
+from ncl_tf.errors import InputError
+
+# Hours relative to the onset of sepsis: first worth an alarm, best hour for it, last hour that counts.
+EARLY, OPTIMAL, LATE = -12, -6, 3
+TRUE_POSITIVE, FALSE_NEGATIVE, FALSE_POSITIVE = 1.0, -2.0, -0.05  # best, worst, and constant; a true negative is 0
+
+
+def utility(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> float:
+    """Normalised utility, sum over stays (observed - inaction) / sum over stays (best - inaction).
+
+    Args:
+        alarms: [H] bool, whether each hour is alarmed.
+        labels: [H] 0 or 1.
+        lengths: [S] hours of each stay.
+    """
+    gained, possible = stay_utilities(alarms, labels, lengths)
+    return float(gained.sum() / possible.sum())
+
+
+def stay_utilities(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What `utility` sums up: each stay's observed - inaction [S] and best - inaction [S]; arguments as there."""
+    labels = check_labels(labels)
+    alarms = np.asarray(alarms)
+    if alarms.dtype != bool or alarms.shape != labels.shape:
+        raise InputError(
+            f"alarms are {alarms.dtype} of shape {alarms.shape}; allowed: bool {labels.shape}, one per label "
+            "(for example probabilities > 0.5)"
+        )
+    if not labels.any():
+        raise InputError(f"no septic stay: all {len(labels)} labels are 0, and the utility is undefined without one")
+    alarm, silence, best = hourly_utilities(labels, lengths)
+    stay, difference = stay_of_hours(lengths, len(labels)), alarm - silence
+    gained, possible = (np.bincount(stay, difference * alarmed, len(lengths)) for alarmed in (alarms, best))
+    return gained, possible
+
+
+def hourly_utilities(labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What an alarm and silence are worth in every hour.
+
+    With u = hours since the onset of sepsis (first positive hour + 6), minus infinity in a stay that is never septic:
+
+        alarm   = max((u + 12) / 6, -0.05) until u = -6, then (3 - u) / 9 until u = 3, then 0
+        silence = 0 until u = -6, then -2 (u + 6) / 9 until u = 3, then 0
+        best    = alarm for -12 <= u <= 3
+
+    Args:
+        labels: [H] 0 or 1.
+        lengths: [S] hours of each stay.
+
+    Returns:
+        alarm: [H] utility of an alarm. silence: [H] utility of none. best: [H] bool, the alarms of the best policy.
+    """
+    labels = check_labels(labels)
+    stay = stay_of_hours(lengths, len(labels))
+    positives = np.flatnonzero(labels)
+    septic, first = np.unique(stay[positives], return_index=True)
+    onset = np.full(len(lengths), np.inf)  # as row number
+    onset[septic] = positives[first] - OPTIMAL
+    since = np.arange(len(labels)) - onset[stay]
+
+    early, late = since <= OPTIMAL, since > LATE
+    rise = np.maximum(TRUE_POSITIVE * (since - EARLY) / (OPTIMAL - EARLY), FALSE_POSITIVE)
+    fall = TRUE_POSITIVE * (LATE - since) / (LATE - OPTIMAL)
+    cost = FALSE_NEGATIVE * (since - OPTIMAL) / (LATE - OPTIMAL)
+    alarm = np.select([late, early], [0.0, rise], fall)
+    silence = np.where(early | late, 0.0, cost)
+    return alarm, silence, (since >= EARLY) & ~late
+
+
+def stay_of_hours(lengths: np.ndarray, hours: int) -> np.ndarray:
+    """[H] int64: number of the stay that each of the stacked hours belongs to, after checking `lengths` [S]."""
+    lengths = np.asarray(lengths)
+    if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
+        raise InputError(f"lengths are {lengths.dtype} of shape {lengths.shape}; allowed: integers [stays]")
+    if (lengths < 0).any():
+        stay = int(np.argmax(lengths < 0))
+        raise InputError(f"length {lengths[stay]} of stay {stay}; allowed: 0 or more hours")
+    if lengths.sum() != hours:
+        raise InputError(f"the lengths of {len(lengths)} stays sum to {lengths.sum()}; allowed: {hours}, one per label")
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def check_labels(labels: np.ndarray) -> np.ndarray:
+    """The labels [H] as bool, after checking that they are 0 or 1."""
+    labels = np.asarray(labels)
+    if labels.ndim != 1:
+        raise InputError(f"labels have shape {labels.shape}; allowed: [hours]")
+    bad = (labels != 0) & (labels != 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"label {labels[row]} in row {row}, and {bad.sum()} such rows in all; allowed: 0 or 1 "
+            "(unlabelled hours, NaN or -1, cannot be scored)"
+        )
+    return labels.astype(bool)

@@ -1,0 +1,281 @@
+"""The cohort file: its layout, exchange with the authors' files, what is refused."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import h5py
+import numpy as np
+import pytest
+
+from data_prep import physionet2019
+from ncl_tf.data.cohort import FORMAT_VERSION, Cohort, write_cohort
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.declaration import Channel, Dataset, Task
+from ncl_tf.data.describe import describe
+from ncl_tf.data.splits import SPLITS
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+# Five static columns, the hour, then the order of the challenge's files.
+NAMES = (
+    "Gender Unit1 Unit2 Age HospAdmTime ICULOS HR O2Sat Temp SBP MAP DBP Resp EtCO2 BaseExcess HCO3 FiO2 pH PaCO2 SaO2 AST BUN "
+    "Alkalinephos Calcium Chloride Creatinine Bilirubin_direct Glucose Lactate Magnesium Phosphate Potassium "
+    "Bilirubin_total TroponinI Hct Hgb PTT WBC Fibrinogen Platelets"
+)
+PHYSIONET_COLUMNS = NAMES.split()
+# How the authors' preparation calls them.
+AUTHORS_COLUMNS = ["Gender_cat", "Unit1_cat", "Unit2_cat", *PHYSIONET_COLUMNS[3:]]
+SMALL = Dataset("small", (Channel("a"),), (Task("ill"),))
+
+
+def small_stays(names: list, lengths: list[int] | None = None) -> Stays:
+    lengths = np.array(lengths or [2] * len(names))
+    values = np.random.default_rng(0).normal(size=(lengths.sum(), 1)).astype(np.float32)
+    return Stays(np.array(names), lengths, values, (values > 0).astype(np.float32))
+
+
+def write_authors_file(path: pathlib.Path, columns: list[str], tasks: list[str], **options) -> dict[str, np.ndarray]:
+    """A file in the layout alone, without any attribute of the file itself; returns the training split's arrays."""
+    rng = np.random.default_rng(0)
+    train = None
+    with h5py.File(path, "w") as file:
+        for split in SPLITS:
+            lengths = rng.integers(1, 60, 6)
+            last = np.cumsum(lengths) - 1
+            data = rng.normal(size=(lengths.sum(), len(columns)))
+            labels = options.get("labels", rng.integers)(0, 2, (lengths.sum(), len(tasks))).astype(float)
+            labels[rng.random(labels.shape) < 0.2] = np.nan
+            ids = options.get("ids", np.arange(6) + 1000000)
+            windows = np.stack([last - lengths + 1, last, ids], axis=1)
+            file.create_dataset(f"data/{split}", data=data, dtype=np.float32)
+            file.create_dataset(f"labels/{split}", data=labels, dtype=np.float32)
+            file.create_dataset(f"patient_windows/{split}", data=windows, dtype=options.get("dtype", np.int32))
+            train = train or {"data": data, "labels": labels, "windows": windows}
+        file["data"].attrs["columns"] = columns
+        file["labels"].attrs["tasks"] = tasks
+    return train
+
+
+@pytest.mark.parametrize(
+    ("fixture", "columns", "static", "tasks"),
+    [
+        ("ward_cohort", PHYSIONET_COLUMNS, 5, ["sepsis"]),
+        ("mimic_ward_cohort", None, 1, ["decompensation", "length_of_stay"]),
+    ],
+)
+def test_layout_of_our_files(fixture, columns, static, tasks, request):
+    """The three groups that the authors' loader reads, with its attributes and types; the rest are additions."""
+    with h5py.File(request.getfixturevalue(fixture)) as file:
+        assert set(file) == {"data", "labels", "patient_windows", "stay_names"}
+        assert dict(file["patient_windows"].attrs) == {}
+        found = file["data"].attrs["columns"].tolist()
+        assert all(type(name) is str for name in found)  # the authors compare them with Python texts
+        assert found == columns or (columns is None and len(found) == 42 and found[0] == "Height")
+        assert file["labels"].attrs["tasks"].tolist() == tasks
+        assert file.attrs["static_columns"] == static
+        assert file.attrs["format_version"] == FORMAT_VERSION
+        assert len(file.attrs["source_checksum"]) == 64
+        assert set(json.loads(file.attrs["preprocessor"])) == {"dataset", "mean", "scale"}
+        for split in SPLITS:
+            data, labels = file[f"data/{split}"], file[f"labels/{split}"]
+            windows = file[f"patient_windows/{split}"]
+            assert (data.dtype, labels.dtype, windows.dtype) == (np.float32, np.float32, np.int32)
+            assert data.shape == (len(labels), len(found))
+            assert labels.shape[1] == len(tasks)
+            assert not np.isnan(data[:]).any()
+            assert len(windows) == len(file[f"stay_names/{split}"]) > 0
+            rows = [row for first, last, _ in windows for row in range(first, last + 1)]
+            assert rows == list(range(len(data)))
+
+
+def test_what_is_written_is_what_is_read(ward, ward_cohort):
+    cohort = Cohort(ward_cohort)
+    assert (cohort.name, cohort.columns, cohort.static_columns) == ("physionet2019", PHYSIONET_COLUMNS, 5)
+    assert cohort.tasks == PHYSIONET2019.tasks
+    assert cohort.task("sepsis") == (0, Task("sepsis"))
+    stays, _ = physionet2019.read_stays([ward])
+    prepared = cohort.preprocessor(stays)
+    for split in SPLITS:
+        part = cohort[split]
+        for name, (first, last, stay_id) in zip(part.stay_names, part.patient_windows, strict=True):
+            index = stays.names.tolist().index(name)
+            rows = stays.rows(np.array([index]))
+            assert stay_id == index  # p000001 is no 32-bit integer: stays are numbered in the order of their names
+            np.testing.assert_array_equal(part.data[first : last + 1], prepared[rows])
+            np.testing.assert_array_equal(part.labels[first : last + 1], stays.labels[rows])
+            np.testing.assert_array_equal(part.stay[first : last + 1], index)
+            np.testing.assert_array_equal(part.hour[first : last + 1], np.arange(last - first + 1))
+            np.testing.assert_array_equal(part.first_row[first : last + 1], first)
+        np.testing.assert_array_equal(part.classes, np.nan_to_num(part.labels, nan=-1))
+    assert cohort["train"] is cohort["train"]
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        (["17", "5", "2147483647"], [17, 5, 2147483647]),
+        (["17", "5", "2147483648"], [0, 1, 2]),
+        (["17", "5", "-3"], [0, 1, 2]),
+        (["7", "07", "8"], [0, 1, 2]),
+        (["p1", "5", "6"], [0, 1, 2]),
+        (["Müller", "Şahin", "王"], [0, 1, 2]),
+        (["9" * 30, "5", "6"], [0, 1, 2]),
+    ],
+)
+def test_stay_ids(names, ids, tmp_path):
+    """32-bit integers are kept, others numbered; the originals are kept in any case."""
+    split = {"train": np.array([0]), "val": np.array([1]), "test": np.array([2])}
+    write_cohort(tmp_path / "small.h5", SMALL, small_stays(names), split, "")
+    cohort = Cohort(tmp_path / "small.h5")
+    assert [int(cohort[name].patient_windows[0, 2]) for name in SPLITS] == ids
+    assert [str(cohort[name].stay_names[0]) for name in SPLITS] == names
+
+
+def test_many_channels(tmp_path):
+    """HDF5 limits the size of attributes; several hundred channels must still fit."""
+    channels = tuple(Channel(f"a measurement with quite a long name, number {i}", unit="mmol/L") for i in range(800))
+    values = np.random.default_rng(0).normal(size=(6, 800)).astype(np.float32)
+    stays = Stays(np.arange(3), np.array([2, 2, 2]), values, np.zeros((6, 1), np.float32))
+    split = {"train": np.array([0]), "val": np.array([1]), "test": np.array([2])}
+    write_cohort(tmp_path / "wide.h5", Dataset("wide", channels, SMALL.tasks), stays, split, "")
+    cohort = Cohort(tmp_path / "wide.h5")
+    assert cohort.columns == [channel.name for channel in channels]
+    assert cohort.preprocessor.dataset.channels == channels
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_opens_the_authors_physionet_file(tmp_path, dtype):
+    path = tmp_path / "authors.h5"
+    train = write_authors_file(path, AUTHORS_COLUMNS, ["sepsis"], dtype=dtype)
+    cohort = Cohort(path)
+    assert (cohort.name, cohort.static_columns, cohort.columns) == ("physionet2019", 5, AUTHORS_COLUMNS)
+    assert cohort.tasks == (Task("sepsis"),)
+    assert cohort.preprocessor is None
+    np.testing.assert_array_equal(cohort["train"].data, train["data"].astype(np.float32))
+    np.testing.assert_array_equal(cohort["train"].labels, train["labels"].astype(np.float32))
+    np.testing.assert_array_equal(cohort["train"].patient_windows, train["windows"])
+    assert cohort["train"].patient_windows.dtype == np.int32
+    assert cohort["train"].stay_names.tolist() == [str(1000000 + i) for i in range(6)]
+    text = describe(path)
+    assert "the first 5 static" in text
+    assert "HospAdmTime" in text
+
+
+@pytest.mark.parametrize(("heights", "static"), [(["Height"], 1), ([f"Height_cat_{i}" for i in range(13)], 13)])
+def test_opens_the_authors_mimic_file(tmp_path, heights, static):
+    """Tasks in their order and with their names; hours of stay become bins. Ids of theirs that collide are numbered."""
+    columns = [*heights, "Hours", "Heart Rate", "Glascow coma scale total_cat_0", "Glascow coma scale total_cat_1"]
+    rng = np.random.default_rng(1)
+
+    def labels(low, high, shape):
+        return np.stack([rng.uniform(0, 400, shape[0]), rng.integers(0, 2, shape[0])], axis=1)
+
+    ids = np.array([1041976, 1041976, 2000001, 2000002, 2000003, 2000004])  # episodes 1 and 11 of one patient
+    write_authors_file(tmp_path / "authors.h5", columns, ["los", "decomp"], labels=labels, ids=ids)
+    cohort = Cohort(tmp_path / "authors.h5")
+    assert (cohort.name, cohort.static_columns) == ("mimic3_benchmark", static)
+    assert [(task.name, task.kind, task.classes) for task in cohort.tasks] == [
+        ("los", "bins", 10),
+        ("decomp", "binary", 2),
+    ]
+    assert len(set(cohort["train"].patient_windows[:, 2])) == 6
+    assert cohort["train"].stay_names.tolist() == ids.astype(str).tolist()
+
+
+def test_authors_labels_of_one_task_may_be_flat(tmp_path):
+    train = write_authors_file(tmp_path / "authors.h5", AUTHORS_COLUMNS, ["sepsis"])
+    with h5py.File(tmp_path / "authors.h5", "r+") as file:
+        for split in SPLITS:
+            flat = file[f"labels/{split}"][:, 0]
+            del file[f"labels/{split}"]
+            file[f"labels/{split}"] = flat
+    np.testing.assert_array_equal(Cohort(tmp_path / "authors.h5")["train"].labels, train["labels"].astype(np.float32))
+
+
+def test_a_strange_file_is_not_guessed(tmp_path):
+    write_authors_file(tmp_path / "strange.h5", ["pulse", "Age"], ["sepsis"])
+    with pytest.raises(InputError, match="first column is 'pulse'"):
+        Cohort(tmp_path / "strange.h5")
+
+
+@pytest.fixture
+def copy(ward_cohort, tmp_path) -> pathlib.Path:
+    """A copy of a cohort, to be damaged."""
+    return pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
+
+
+@pytest.mark.parametrize(
+    "name", ["data", "labels", "patient_windows", "stay_names", "data/val", "patient_windows/test"]
+)
+def test_missing_group(copy, name):
+    with h5py.File(copy, "r+") as file:
+        del file[name]
+    with pytest.raises(InputError, match=rf"copy\.h5: no dataset '{name}"):
+        Cohort(copy)
+
+
+@pytest.mark.parametrize(("group", "attribute"), [("data", "columns"), ("labels", "tasks"), ("/", "preprocessor")])
+def test_missing_attribute(copy, group, attribute):
+    with h5py.File(copy, "r+") as file:
+        del file[group].attrs[attribute]
+    with pytest.raises(InputError, match=rf"copy\.h5: .*no attribute '{attribute}'"):
+        Cohort(copy)
+
+
+def test_newer_format_version(copy):
+    with h5py.File(copy, "r+") as file:
+        file.attrs["format_version"] = FORMAT_VERSION + 1
+    with pytest.raises(
+        InputError, match=rf"copy\.h5: format version {FORMAT_VERSION + 1} is newer than {FORMAT_VERSION}"
+    ):
+        Cohort(copy)
+
+
+@pytest.mark.parametrize("group", ["patient_windows", "labels"])
+def test_rows_that_do_not_fit(copy, group):
+    with h5py.File(copy, "r+") as file:
+        shorter = file[f"{group}/val"][:-1]
+        del file[f"{group}/val"]
+        file[f"{group}/val"] = shorter
+    Cohort(copy)["train"]
+    with pytest.raises(InputError, match=r"copy\.h5: .*do not cover the \d+ rows of data/val"):
+        Cohort(copy)["val"]
+
+
+def test_files_that_are_no_cohort(copy, tmp_path):
+    with pytest.raises(InputError, match="none.h5: no such file; .*bin/prepare"):
+        Cohort(tmp_path / "none.h5")
+    with pytest.raises(InputError, match="not an HDF5 file"):
+        Cohort(tmp_path)
+    (tmp_path / "text.h5").write_text("no HDF5")
+    with pytest.raises(InputError, match="text.h5: not an HDF5 file"):
+        Cohort(tmp_path / "text.h5")
+    copy.write_bytes(copy.read_bytes()[:20000])
+    with pytest.raises(InputError, match="copy.h5: not an HDF5 file, or a damaged one"):
+        Cohort(copy)
+
+
+def test_unknown_split_and_task(ward_cohort):
+    cohort = Cohort(ward_cohort)
+    with pytest.raises(InputError, match="no split 'valid'; a cohort has train, val, test"):
+        cohort["valid"]
+    with pytest.raises(InputError, match="no task 'mortality'; this cohort has sepsis"):
+        cohort.task("mortality")
+
+
+def test_a_failed_write_leaves_nothing(tmp_path):
+    """Here the third split cannot be written, when half of the file is."""
+    split = {"train": np.array([0]), "val": np.array([1]), "test": np.array([99])}
+    with pytest.raises(IndexError):
+        write_cohort(tmp_path / "small.h5", SMALL, small_stays(["a", "b", "c"]), split, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cohorts_need_no_tensorflow():
+    code = (
+        "import sys, ncl_tf.data, ncl_tf.data.describe; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,82 @@
+"""The tables of a cohort: counts by loops, the paper's beside them, missingness and ranges."""
+
+import re
+
+import h5py
+import numpy as np
+
+from data_prep import physionet2019
+from ncl_tf.data.cohort import Cohort, write_cohort
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.describe import counts, describe
+from ncl_tf.data.splits import SPLITS, random_split
+
+
+def test_counts_equal_loops(mimic_ward_cohort):
+    table = counts(Cohort(mimic_ward_cohort))
+    with h5py.File(mimic_ward_cohort) as file:
+        for column, split in enumerate(SPLITS):
+            labels, windows = file[f"labels/{split}"][:], file[f"patient_windows/{split}"][:]
+            assert table[""]["stays"][column] == len(windows)
+            assert table[""]["hours"][column] == sum(last - first + 1 for first, last, _ in windows) == len(labels)
+            decompensation = [[x for x in labels[first : last + 1, 0] if x == x] for first, last, _ in windows]
+            assert table["decompensation"]["labelled hours"][column] == sum(map(len, decompensation))
+            assert table["decompensation"]["positive hours"][column] == sum(x == 1 for s in decompensation for x in s)
+            assert table["decompensation"]["positive stays"][column] == sum(1 in stay for stay in decompensation)
+            assert table["length_of_stay"]["labelled hours"][column] == sum(x == x for x in labels[:, 1])
+    assert "positive hours" not in table["length_of_stay"]
+    assert table["decompensation"]["positive hours"][0] > 0
+
+
+def test_text_has_the_counts_beside_the_paper(ward_cohort):
+    text = describe(ward_cohort)
+    assert "physionet2019, 40 columns, the first 5 static" in text
+    stays, paper = re.search(r"^stays +(.*)\n +in the paper +(.*)$", text, re.MULTILINE).groups()
+    assert stays.split() == [str(len(Cohort(ward_cohort)[split].patient_windows)) for split in SPLITS]
+    assert paper.split() == ["25,813", "6,454", "8,066", "differs"]
+    assert re.search(r"sepsis: positive hours .*\n +in the paper +17,891 +4,475 +5,550  differs", text)
+
+
+def test_text_says_where_the_paper_is_matched(physionet2019_cohort):
+    text = describe(physionet2019_cohort, channels=False)
+    assert text.count("  same") == 3
+    assert "differs" not in text
+
+
+def test_channels_are_described_by_their_raw_values(ward, ward_cohort):
+    """Share of hours measured, share known after forward fill and the range, from the files themselves."""
+    cohort = Cohort(ward_cohort)
+    hours = measured = known = 0
+    values = []
+    for stay in cohort["train"].stay_names:
+        lines = (ward / f"{stay}.psv").read_text().splitlines()
+        column = lines[0].split("|").index("Temp")
+        last = None
+        for line in lines[1:]:
+            cell = line.split("|")[column]
+            hours += 1
+            measured += cell != "NaN"
+            last = last if cell == "NaN" else float(cell)
+            known += last is not None
+            values += [last] * (last is not None)
+    statistics = cohort.channel_statistics["Temp"]
+    assert np.isclose(statistics["measured"], measured / hours)
+    assert np.isclose(statistics["known"], known / hours)
+    np.testing.assert_allclose([statistics[key] for key in ("min", "mean", "max")],
+                               [min(values), np.mean(values), max(values)], rtol=1e-6)  # fmt: skip
+    line = next(line for line in describe(ward_cohort).splitlines() if line.startswith("Temp "))
+    assert line.split() == [
+        "Temp", "continuous", f"{measured / hours:.1%}", f"{known / hours:.1%}", f"{min(values):.4g}",
+        f"{np.mean(values):.4g}", f"{max(values):.4g}", "deg", "C",
+    ]  # fmt: skip
+
+
+def test_a_channel_that_is_never_measured(ward, tmp_path):
+    """Its range is shown as unknown, its column is all zeros."""
+    stays, _ = physionet2019.read_stays([ward])
+    stays.values[:, PHYSIONET2019.columns.index("Temp")] = np.nan
+    write_cohort(tmp_path / "cohort.h5", PHYSIONET2019, stays, random_split(stays.ever_positive(), 0), "")
+    line = next(line for line in describe(tmp_path / "cohort.h5").splitlines() if line.startswith("Temp "))
+    assert line.split()[2:7] == ["0.0%", "0.0%", "-", "-", "-"]
+    for split in SPLITS:
+        assert not Cohort(tmp_path / "cohort.h5")[split].data[:, PHYSIONET2019.columns.index("Temp")].any()

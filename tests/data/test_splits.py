@@ -1,0 +1,67 @@
+"""Splits: shares, strata, and the published split of PhysioNet 2019."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import train_test_split
+
+from ncl_tf.data.splits import SPLITS, published_split, random_split
+from ncl_tf.errors import InputError
+
+
+@pytest.mark.parametrize(("stays", "positive"), [(25, 3), (25, 22), (100, 10), (1000, 3), (1000, 500), (1000, 73)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_random_split_is_stratified(stays, positive, seed):
+    stratum = np.random.default_rng(seed).permutation(np.arange(stays) < positive)
+    split = random_split(stratum, seed)
+    assert tuple(split) == SPLITS
+    assert sorted(np.concatenate(list(split.values()))) == list(range(stays))
+    for name, share in zip(SPLITS, (0.64, 0.16, 0.2), strict=True):
+        assert split[name].tolist() == sorted(split[name])
+        assert abs(len(split[name]) - share * stays) <= 1
+        assert abs(stratum[split[name]].sum() - share * positive) <= 1
+
+
+def test_random_split_depends_on_the_seed_alone():
+    stratum = np.arange(200) % 7 == 0
+    one, again, other = random_split(stratum, 4), random_split(stratum, 4), random_split(stratum, 5)
+    assert all(one[name].tolist() == again[name].tolist() for name in SPLITS)
+    assert any(one[name].tolist() != other[name].tolist() for name in SPLITS)
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_one_stratum_is_fine(value):
+    assert [len(part) for part in random_split(np.full(100, value), 0).values()] == [64, 16, 20]
+
+
+@pytest.mark.parametrize(("stays", "positive"), [(24, 5), (100, 2), (100, 98), (1, 0)])
+def test_too_few_stays(stays, positive):
+    with pytest.raises(
+        InputError, match=f"{stays} stays, the rarer stratum has {min(positive, stays - positive) or stays}"
+    ):
+        random_split(np.arange(stays) < positive, 0)
+
+
+def names_and_outcomes() -> tuple[np.ndarray, np.ndarray]:
+    names = np.array([f"p{number:06d}" for number in [*range(1, 20337), *range(100001, 120001)]])
+    return names, np.random.default_rng(0).random(len(names)) < 0.07
+
+
+def test_published_split_follows_its_definition():
+    """Written down again with numpy's global generator, as it was defined; on the real outcomes see test_physionet2019."""
+    names, septic = names_and_outcomes()
+    np.random.seed(16742963)  # noqa: NPY002
+    rest, test = train_test_split(np.arange(40336), test_size=0.2, stratify=septic)
+    train, val = train_test_split(rest, test_size=0.2, stratify=septic[rest])
+    dropped = {"train": {"p115810"}, "val": set(), "test": {"p013777", "p108796"}}
+    split = published_split(names, septic)
+    for name, indices in (("train", train), ("val", val), ("test", test)):
+        assert set(names[split[name]]) == set(names[indices]) - dropped[name]
+        assert split[name].tolist() == sorted(split[name])
+
+
+@pytest.mark.parametrize("left_out", [slice(0, 1), slice(40335, 40336), slice(0, 20336), slice(20336, 40336)])
+def test_published_split_refuses_other_stays(left_out):
+    names, septic = names_and_outcomes()
+    names, septic = np.delete(names, left_out), np.delete(septic, left_out)
+    with pytest.raises(InputError, match=rf"20336 .* 20000 .*got .*of {len(names)} stays.*--split=random"):
+        published_split(names, septic)

@@ -1,0 +1,157 @@
+"""PhysioNet 2019: the paper's counts, and a slow preparation in plain Python beside the pipeline."""
+
+import csv
+import io
+import math
+import pathlib
+import random
+import zipfile
+
+import h5py
+import numpy as np
+
+from data_prep import physionet2019
+from ncl_tf.data.cohort import Cohort, write_cohort
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.splits import SPLITS, random_split
+
+STATIC_NUMBERS, STATIC_BINARY = ("Age", "HospAdmTime"), ("Gender", "Unit1", "Unit2")
+RANGES = {
+    "HR": (10, 300), "O2Sat": (0, 100), "Temp": (30, 50), "SBP": (10, 300), "MAP": (10, 200), "DBP": (10, 200),
+    "Resp": (0, 100), "EtCO2": (10, 100), "FiO2": (0, 100),
+}  # fmt: skip
+
+
+def hours_of(text: str) -> list[dict[str, float]]:
+    """One stay, hour by hour without gaps: forward filled, then implausible values missing; None is missing."""
+    rows = {}
+    for cells in csv.DictReader(io.StringIO(text), delimiter="|"):
+        rows[int(float(cells["ICULOS"]))] = {name: None if cell == "NaN" else float(cell) for name, cell in cells.items()}
+    names, last, hours = list(cells), {}, []
+    for hour in range(min(rows), max(rows) + 1):
+        measured = rows.get(hour, {})
+        filled = {"label": measured.get("SepsisLabel"), "ICULOS": float(hour)}
+        for name in names[:-1]:
+            if name == "ICULOS":
+                continue
+            if measured.get(name) is not None:
+                last[name] = measured[name]
+            low, high = RANGES.get(name, (-math.inf, math.inf))
+            known = name in last and low <= last[name] <= high
+            filled[name] = last[name] if known else None
+        hours.append(filled)
+    return hours
+
+
+def prepare_slowly(texts: dict[str, str], training: list[str]) -> dict[str, tuple[list[list[float]], list[float]]]:
+    """Every stay's prepared rows and labels, with nothing but loops."""
+    stays = {name: hours_of(text) for name, text in texts.items()}
+    names = next(iter(texts.values())).split("\n")[0].strip().split("|")
+    dynamic = ["ICULOS"] + [name for name in names[:-1] if name not in (*STATIC_NUMBERS, *STATIC_BINARY, "ICULOS")]
+    scaling = {}
+    for name in [*STATIC_NUMBERS, *dynamic]:
+        known = []
+        for stay in training:
+            hours = stays[stay][:1] if name in STATIC_NUMBERS else stays[stay]
+            known += [hour[name] for hour in hours if hour[name] is not None]
+        mean = math.fsum(known) / len(known) if known else 0.0
+        variance = math.fsum((value - mean) ** 2 for value in known) / len(known) if known else 1.0
+        scaling[name] = mean, math.sqrt(variance) or 1.0
+    prepared = {}
+    for stay, hours in stays.items():
+        rows = []
+        for hour in hours:
+            row = [1.0 if hour[name] == 1 else 0.0 for name in STATIC_BINARY]
+            for name in [*STATIC_NUMBERS, *dynamic]:
+                mean, scale = scaling[name]
+                row.append(0.0 if hour[name] is None else (hour[name] - mean) / scale)
+            rows.append(row)
+        prepared[stay] = rows, [math.nan if hour["label"] is None else hour["label"] for hour in hours]
+    return prepared
+
+
+def assert_equals_slow_preparation(folder: pathlib.Path, path: pathlib.Path, seed: int) -> None:
+    stays, checksum = physionet2019.read_stays([folder])
+    write_cohort(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed), checksum)
+    cohort = Cohort(path)
+    texts = {file.stem: file.read_text() for file in folder.glob("*.psv")}
+    expected = prepare_slowly(texts, list(cohort["train"].stay_names))
+    compared = 0
+    for split in SPLITS:
+        for name, (first, last, _) in zip(cohort[split].stay_names, cohort[split].patient_windows, strict=True):
+            rows, labels = expected[name]
+            np.testing.assert_allclose(cohort[split].data[first : last + 1], rows, rtol=1e-5, atol=1e-5, err_msg=name)
+            np.testing.assert_array_equal(cohort[split].labels[first : last + 1, 0], labels, err_msg=name)
+            compared += 1
+    assert compared == len(texts)
+
+
+def mess_up(text: str, rng: random.Random) -> str:
+    """Implausible values, hours left out, another system's line ends, no last newline."""
+    header, *lines = text.splitlines()
+    names = header.split("|")
+    rows = [line.split("|") for line in lines]
+    for row in rows:
+        for name, (low, high) in RANGES.items():
+            if rng.random() < 0.05:
+                row[names.index(name)] = str(rng.choice([low, high, low - 0.5, high + 0.5, high * 10]))
+    kept = [row for row in rows[1:-1] if rng.random() > 0.15]
+    newline = rng.choice(["\n", "\r\n"])
+    return newline.join("|".join(row) for row in [names, rows[0], *kept, rows[-1]]) + rng.choice(["", newline])
+
+
+def test_equals_a_slow_preparation(ward, tmp_path):
+    assert_equals_slow_preparation(ward, tmp_path / "ward.h5", seed=0)
+
+
+def test_equals_a_slow_preparation_of_messy_files(ward, tmp_path):
+    (tmp_path / "messy").mkdir()
+    rng = random.Random(0)
+    for file in sorted(ward.glob("*.psv")):
+        (tmp_path / "messy" / file.name).write_bytes(mess_up(file.read_text(), rng).encode())
+    assert_equals_slow_preparation(tmp_path / "messy", tmp_path / "messy.h5", seed=1)
+
+
+def test_equals_a_slow_preparation_of_real_stays(physionet2019_zips, tmp_path):
+    """Every 500th stay of both sets: some septic, some that do not start at hour 1."""
+    (tmp_path / "stays").mkdir()
+    for path in physionet2019_zips:
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(name for name in archive.namelist() if name.endswith(".psv"))
+            for name in names[::500]:
+                (tmp_path / "stays" / pathlib.Path(name).name).write_bytes(archive.read(name))
+    assert_equals_slow_preparation(tmp_path / "stays", tmp_path / "stays.h5", seed=0)
+
+
+def test_the_papers_counts(physionet2019_cohort):
+    with h5py.File(physionet2019_cohort) as file:
+        stays = tuple(len(file[f"patient_windows/{split}"]) for split in SPLITS)
+        hours = tuple(len(file[f"data/{split}"]) for split in SPLITS)
+        positives = tuple(int((file[f"labels/{split}"][:] == 1).sum()) for split in SPLITS)
+        labelled = tuple(int((~np.isnan(file[f"labels/{split}"][:])).sum()) for split in SPLITS)
+        columns = file["data"].attrs["columns"].tolist()
+        assert stays == (25813, 6454, 8066)
+        assert hours == labelled == (992732, 247283, 312078)
+        assert positives == (17891, 4475, 5550)
+        assert len(columns) == 40
+        assert columns[:6] == ["Gender", "Unit1", "Unit2", "Age", "HospAdmTime", "ICULOS"]
+        assert file.attrs["static_columns"] == 5
+        for split in SPLITS:
+            assert np.isfinite(file[f"data/{split}"][:]).all()
+        names = set(np.concatenate([file[f"stay_names/{split}"][:] for split in SPLITS]))
+        assert len(names) == 40333
+        assert not {b"p013777", b"p108796", b"p115810"} & names
+        train = file["data/train"][:]
+        assert np.abs(train[:, 5:].mean(axis=0, dtype=float)).max() < 1e-3
+        firsts = train[file["patient_windows/train"][:, 0], 3:5]
+        np.testing.assert_allclose(firsts.mean(axis=0, dtype=float), 0, atol=1e-4)
+        np.testing.assert_allclose(firsts.std(axis=0, dtype=float), 1, atol=1e-4)
+
+
+def test_many_stays_are_read_in_chunks(ward, monkeypatch):
+    whole, checksum = physionet2019.read_stays([ward])
+    monkeypatch.setattr(physionet2019, "CHUNK", 7)
+    parts, again = physionet2019.read_stays([ward])
+    assert checksum == again
+    for field in ("names", "lengths", "values", "labels"):
+        np.testing.assert_array_equal(getattr(parts, field), getattr(whole, field))

@@ -1,0 +1,168 @@
+"""PhysioNet 2019: which files are refused, and with which words; which odd ones are read, and how."""
+
+import math
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+
+from data_prep import physionet2019
+from ncl_tf.data.cohort import Cohort, write_cohort
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.errors import InputError
+
+# One good stay of three hours, to be spoilt.
+HEADER = (
+    "HR|O2Sat|Temp|SBP|MAP|DBP|Resp|EtCO2|BaseExcess|HCO3|FiO2|pH|PaCO2|SaO2|AST|BUN|Alkalinephos|Calcium|Chloride|Creatinine|"
+    "Bilirubin_direct|Glucose|Lactate|Magnesium|Phosphate|Potassium|Bilirubin_total|TroponinI|Hct|Hgb|PTT|WBC|Fibrinogen|"
+    "Platelets|Age|Gender|Unit1|Unit2|HospAdmTime|ICULOS|SepsisLabel"
+)
+NAMES = HEADER.split("|")
+
+
+def row(**cells: str) -> str:
+    usual = {"HR": "80", "Temp": "36.6", "Age": "70.5", "Gender": "1", "HospAdmTime": "-2", "ICULOS": "1", "SepsisLabel": "0"}
+    return "|".join({**usual, **cells}.get(name, "NaN") for name in NAMES)
+
+
+def stay(*rows: str, header: str = HEADER) -> str:
+    return "\n".join([header, *rows, ""])
+
+
+GOOD = [row(ICULOS="1"), row(ICULOS="2"), row(ICULOS="3")]
+
+
+def spoilt(line: int, **cells: str) -> str:
+    """The good stay with other cells in one line (2, 3 or 4)."""
+    return stay(*(row(**{"ICULOS": str(i + 1), **(cells if i + 2 == line else {})}) for i in range(3)))
+
+
+def read(folder: pathlib.Path, text: str | bytes, name: str = "p000002.psv"):
+    """Reads a folder with a good stay before and after the given one."""
+    folder.mkdir(exist_ok=True)
+    for other in ("p000001.psv", "p000003.psv"):
+        (folder / other).write_text(stay(*GOOD))
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return physionet2019.read_stays([folder])[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty file"),
+        ("\n\n", "empty file"),
+        (HEADER, "no row after the header"),
+        (HEADER + "\n", "no row after the header"),
+        (HEADER + "\r\n", "no row after the header"),
+        (stay(*GOOD).replace("|", ","), r"line 1: no '\|' in the header 'HR,O2Sat"),
+        (stay(*GOOD).replace("|", "\t"), r"line 1: no '\|' in the header"),
+        (stay(*GOOD[1:], header=GOOD[0]), "line 1: missing column HR, O2Sat"),
+        (stay(*GOOD).replace("Temp|", "Temperature|"), "line 1: missing column Temp; unknown column Temperature"),
+        (stay(*GOOD, header=HEADER.removesuffix("|SepsisLabel")), "line 1: missing column SepsisLabel"),
+        (stay(*GOOD, header=HEADER + "|Lactate2"), "line 1: unknown column Lactate2"),
+        (stay(*GOOD, header=HEADER.replace("HR|O2Sat", "O2Sat|HR")), "line 1: columns repeat or are in another order"),
+        (stay(GOOD[0], GOOD[1] + "|7", GOOD[2]), r"line 3: 42 cells, expected 41 separated by \|"),
+        (stay(GOOD[0], GOOD[1].replace("|", ","), GOOD[2]), "line 3: 1 cells, expected 41"),
+        (stay(GOOD[0], "", GOOD[1]), "line 3: 1 cells, expected 41"),
+        (stay(*GOOD, ""), "line 5: 1 cells, expected 41"),
+        (spoilt(3, Temp="warm"), "line 3, column Temp: 'warm' is not a number, or NaN"),
+        (spoilt(3, Temp="36,6"), "line 3, column Temp: '36,6' is not a number"),
+        (spoilt(3, Temp="1_000"), "line 3, column Temp: '1_000' is not a number"),
+        (spoilt(3, Temp='"36"'), "line 3, column Temp: '\"36\"' is not a number"),
+        (spoilt(2, Temp=""), "line 2, column Temp: '' is not a number"),
+        (spoilt(4, Lactate="inf"), "line 4, column Lactate: 'inf' is not a number"),
+        (spoilt(4, Lactate="-inf"), "line 4, column Lactate: '-inf' is not a number"),
+        (spoilt(4, Lactate="1e39"), "line 4, column Lactate: '1e39' is not a number"),
+        (spoilt(2, Gender="2"), "line 2, column Gender: '2' is not one of 0, 1, or NaN"),
+        (spoilt(2, Unit2="0.5"), "line 2, column Unit2: '0.5' is not one of 0, 1, or NaN"),
+        (spoilt(4, SepsisLabel="2"), "line 4, column SepsisLabel: '2' is not one of 0, 1$"),
+        (spoilt(4, SepsisLabel="NaN"), "line 4, column SepsisLabel: 'NaN' is not one of 0, 1$"),
+        (spoilt(4, SepsisLabel=""), "line 4, column SepsisLabel: '' is not one of 0, 1$"),
+        (spoilt(4, SepsisLabel="-1"), "line 4, column SepsisLabel: '-1' is not one of 0, 1$"),
+        (spoilt(4, ICULOS="1"), "line 4, column ICULOS: 1 follows 2; hours must rise"),
+        (spoilt(3, ICULOS="1"), "line 3, column ICULOS: 1 follows 1; hours must rise"),
+        (spoilt(3, ICULOS="2.5"), "line 3, column ICULOS: 2.5 is not a whole hour"),
+        (spoilt(3, ICULOS="NaN"), "line 3, column ICULOS: nan is not a whole hour"),
+        (stay(*GOOD).encode() + b"\xff\xfe|" * 40 + b"0\n", "line 5, column HR: '.+' is not a number"),
+    ],
+)  # fmt: skip
+def test_bad_files(tmp_path, text, message):
+    with pytest.raises(InputError, match=rf"p000002\.psv(, |: ){message}"):
+        read(tmp_path, text)
+
+
+def test_an_hour_with_a_slip_of_the_pen(tmp_path):
+    with pytest.raises(InputError, match="stay p000002: hours 1 to 30000000; a stay has at most"):
+        read(tmp_path, spoilt(4, ICULOS="30000000"))
+
+
+@pytest.mark.parametrize("name", ["p2.psv", "p0000002.psv", "patient2.psv", "P000002.psv", "p000002 (1).psv"])
+def test_bad_file_names(tmp_path, name):
+    with pytest.raises(InputError, match=r"\.psv: file name is not pNNNNNN\.psv"):
+        read(tmp_path, stay(*GOOD), name)
+
+
+def test_no_stays_at_all(tmp_path):
+    (tmp_path / "readme.txt").write_text("nothing here")
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
+        archive.writestr("readme.txt", "nothing here")
+    for source in (tmp_path, tmp_path / "empty.zip"):
+        with pytest.raises(InputError, match=rf"no pNNNNNN\.psv file in {source}"):
+            physionet2019.read_stays([source])
+
+
+def test_the_same_stay_twice(tmp_path):
+    read(tmp_path / "a", stay(*GOOD))
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("training/p000002.psv", stay(*GOOD))
+    message = r"b\.zip: training/p000002\.psv: stay p000002 occurs twice; its other file is .*a/p000002\.psv"
+    with pytest.raises(InputError, match=message):
+        physionet2019.read_stays([tmp_path / "a", tmp_path / "b.zip"])
+    (tmp_path / "a" / "again").mkdir()
+    (tmp_path / "a" / "again" / "p000001.psv").write_text(stay(*GOOD))
+    with pytest.raises(InputError, match="stay p000001 occurs twice"):
+        physionet2019.read_stays([tmp_path / "a"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        stay(*GOOD).replace("\n", "\r\n"),
+        stay(*GOOD).replace("\n", "\r"),
+        stay(*GOOD).removesuffix("\n"),
+        stay(*GOOD).replace("\n", "\r\n").removesuffix("\r\n"),
+        stay(*GOOD).replace("36.6", "36.60").replace("NaN", "nan"),
+    ],
+    ids=["CRLF", "CR", "no last newline", "CRLF, no last newline", "other spellings of the same numbers"],
+)
+def test_harmless_variants(tmp_path, text):
+    expected, stays = read(tmp_path / "usual", stay(*GOOD)), read(tmp_path / "variant", text)
+    np.testing.assert_array_equal(stays.values, expected.values)
+    np.testing.assert_array_equal(stays.labels, expected.labels)
+
+
+def test_a_variant_is_not_blamed_for_the_fault_of_another_file(tmp_path):
+    """Labels written as 0.00 and a lower-case nan are fine; the search for the fault must not stop there."""
+    variant = spoilt(3, SepsisLabel="0.00", Temp="nan")
+    (tmp_path / "p000004.psv").write_text(spoilt(3, Temp="warm"))
+    with pytest.raises(InputError, match=r"p000004\.psv, line 3, column Temp: 'warm'"):
+        read(tmp_path, variant)
+
+
+def test_hours_left_out(tmp_path):
+    """They become rows without label, forward filled, in which the hour counts on."""
+    rows = [row(ICULOS="3", HR="70", SepsisLabel="0"), row(ICULOS="6", HR="90", SepsisLabel="1")]
+    stays = read(tmp_path, stay(*rows))
+    assert stays.names.tolist() == ["p000001", "p000002", "p000003"]
+    assert stays.lengths.tolist() == [3, 4, 3]
+    hour, heart_rate = PHYSIONET2019.columns.index("ICULOS"), PHYSIONET2019.columns.index("HR")
+    assert stays.values[:, hour].tolist() == [1, 2, 3, 3, 4, 5, 6, 1, 2, 3]
+    np.testing.assert_array_equal(stays.values[3:7, heart_rate], np.float32([70, np.nan, np.nan, 90]))
+    np.testing.assert_array_equal(stays.labels[3:7, 0], np.float32([0, np.nan, np.nan, 1]))
+    split = {"train": np.array([1]), "val": np.array([0]), "test": np.array([2])}
+    write_cohort(tmp_path / "gap.h5", PHYSIONET2019, stays, split, "")
+    train = Cohort(tmp_path / "gap.h5")["train"]
+    # Filled: 70, 70, 70, 90 with mean 75; hours 3 to 6 with mean 4.5; both known in all four rows.
+    np.testing.assert_allclose(train.data[:, heart_rate], np.array([-5, -5, -5, 15]) / math.sqrt(75), rtol=1e-6)
+    np.testing.assert_allclose(train.data[:, hour], np.array([-1.5, -0.5, 0.5, 1.5]) / math.sqrt(1.25), rtol=1e-6)

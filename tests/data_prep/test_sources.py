@@ -1,0 +1,114 @@
+"""Folders, zips and tars are read alike; damaged or hostile archives are refused."""
+
+import io
+import pathlib
+import tarfile
+import zipfile
+
+import pytest
+
+from data_prep.sources import open_source
+from ncl_tf.errors import InputError
+
+FILES = {"a.csv": b"one\n", "sub/b.csv": b"two" * 5000, "sub/deep/c.csv": b"", "readme.txt": b"not asked for"}
+
+
+def make_folder(path: pathlib.Path) -> pathlib.Path:
+    for name, data in FILES.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    (path / "folder.csv").mkdir()
+    return path
+
+
+def make_zip(path: pathlib.Path, files: dict[str, bytes]) -> pathlib.Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+def make_tar(path: pathlib.Path, files: dict[str, bytes], compression: str = "") -> pathlib.Path:
+    with tarfile.open(path, f"w:{compression}") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def contents(path: pathlib.Path) -> dict[str, bytes]:
+    return {name: read() for name, read in open_source(path, ".csv")}
+
+
+def test_folder_zip_and_tar_are_read_alike(tmp_path):
+    expected = {name: data for name, data in FILES.items() if name.endswith(".csv")}
+    assert contents(make_folder(tmp_path / "folder")) == expected
+    assert contents(make_zip(tmp_path / "files.zip", FILES)) == expected
+    for compression in ("", "gz", "bz2", "xz"):
+        assert contents(make_tar(tmp_path / f"files.tar.{compression}", FILES, compression)) == expected
+
+
+def test_nothing_is_unpacked(tmp_path):
+    contents(make_zip(tmp_path / "files.zip", FILES))
+    contents(make_tar(tmp_path / "files.tar.xz", FILES, "xz"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["files.tar.xz", "files.zip"]
+
+
+@pytest.mark.parametrize("name", ["../x.csv", "/x.csv", "sub/../../x.csv", "..\\x.csv", "../x.txt"])
+@pytest.mark.parametrize("make", [make_zip, make_tar])
+def test_members_that_escape(tmp_path, make, name):
+    archive = make(tmp_path / "archive", {**FILES, name: b"evil"})
+    with pytest.raises(InputError, match=r"archive: member '.*x\.(csv|txt)' points outside"):
+        contents(archive)
+
+
+def truncate(path: pathlib.Path, share: float) -> pathlib.Path:
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    return path
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
+def test_truncated_archives(tmp_path, share):
+    noise = {f"{i}.csv": bytes((i * k * k + k) % 251 for k in range(4000)) for i in range(20)}
+    archives = [make_zip(tmp_path / "files.zip", noise)]
+    archives += [make_tar(tmp_path / f"files.tar.{kind}", noise, kind) for kind in ("gz", "bz2", "xz")]
+    for archive in archives:
+        with pytest.raises(InputError, match=rf"{archive.name}: neither a folder nor a whole zip or tar file"):
+            contents(truncate(archive, share))
+
+
+def test_file_that_is_no_archive(tmp_path):
+    (tmp_path / "training_setA.zip").write_text("HR|O2Sat\n1|2\n")
+    with pytest.raises(InputError, match=r"training_setA\.zip: neither a folder nor a whole zip"):
+        contents(tmp_path / "training_setA.zip")
+    with pytest.raises(InputError, match="nowhere: no such file or folder"):
+        contents(tmp_path / "nowhere")
+
+
+def flip(path: pathlib.Path, position: int) -> pathlib.Path:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(bytes(data))
+    return path
+
+
+def test_damaged_member_of_a_zip(tmp_path):
+    archive = make_zip(tmp_path / "files.zip", FILES)
+    flip(archive, archive.read_bytes().index(b"sub/b.csv") + len("sub/b.csv") + 4)
+    with pytest.raises(InputError, match=r"files\.zip: sub/b\.csv cannot be read"):
+        contents(archive)
+
+
+def test_damaged_directory_of_a_zip(tmp_path):
+    archive = make_zip(tmp_path / "files.zip", FILES)
+    flip(archive, archive.read_bytes().index(b"PK\x01\x02"))
+    with pytest.raises(InputError, match=r"files\.zip: neither a folder nor a whole zip"):
+        contents(archive)
+
+
+def test_damaged_xz(tmp_path):
+    archive = make_tar(tmp_path / "files.tar.xz", FILES, "xz")
+    with pytest.raises(InputError, match=r"files\.tar\.xz: neither a folder nor a whole zip or tar"):
+        contents(flip(archive, len(archive.read_bytes()) // 2))

@@ -59,10 +59,8 @@ class Multitask:
     @classmethod
     def open(cls, path: pathlib.Path) -> "Multitask":
         found = dict(sources.open_source(path, ".csv"))
-        tops = sorted(
-            {name.removesuffix("train_listfile.csv") for name in found if name.endswith("train_listfile.csv")}, key=len
-        )
-        top = tops[0] if tops else ""
+        tops = [name.removesuffix("train_listfile.csv") for name in found if name.endswith("train_listfile.csv")]
+        top = min(tops, key=len, default="")
         files = {name.removeprefix(top): read for name, read in found.items() if name.startswith(top)}
         lists = {}
         for split in SPLITS:
@@ -274,17 +272,10 @@ def define_flags() -> None:
     """The program's flags; not at import, since the other programs have flags of the same names."""
     flags.DEFINE_string("source", None, "The multitask folder, or a tar file of it.", required=True)
     flags.DEFINE_enum("label_row", "same", ["same", "next"], "Row that carries the label of hour j: j, or j + 1.")
+    before, kinds = ["missing", "carry_back"], ["declare", "guess"]
+    flags.DEFINE_enum("before_first_event", "missing", before, "Hours before the first event: missing, or its values.")
     flags.DEFINE_enum(
-        "before_first_event",
-        "missing",
-        ["missing", "carry_back"],
-        "Hours before the first event: missing, or its values.",
-    )
-    flags.DEFINE_enum(
-        "categorical",
-        "declare",
-        ["declare", "guess"],
-        "Categorical channels: as declared, or all with <= 25 whole numbers.",
+        "categorical", "declare", kinds, "Which channels are: as declared, or all with <= 25 whole numbers."
     )
     flags.adopt_module_key_flags(common)
 

@@ -34,6 +34,7 @@ schema file says what the columns are:
   bin/prepare table --source=hourly.csv --schema=schema.toml --output=my_icu.h5
 """
 
+import csv
 import pathlib
 import tomllib
 from collections.abc import Callable
@@ -130,8 +131,8 @@ def read_table(path: pathlib.Path) -> pa.Table:
         if path.suffix == ".parquet":
             return pa.parquet.read_table(path)
         if path.suffix == ".csv":
-            with path.open("rb") as file:
-                names = pa.csv.open_csv(file).schema.names
+            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                names = next(csv.reader(file), [])
             convert = pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 null_values=["", "NaN", "nan", "NA"],
@@ -183,7 +184,7 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
         offset = np.arange(len(stays.values)) - np.repeat(stays.first_rows, stays.lengths)
         stays.values[:, [channel.name for channel in dataset.channels].index(dataset.hour)] = first + offset
     if "split" in schema:
-        return stays, read_split(table[schema["split"]], index, names, place)
+        return stays, read_split(table, schema["split"], index, names, place)
     binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
     positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
     return stays, random_split(positive, seed)
@@ -218,20 +219,22 @@ def read_labels(table: pa.Table, task: Task, place: Callable[[int], str]) -> np.
     return labels
 
 
-def read_split(column: pa.ChunkedArray, index: np.ndarray, names: np.ndarray, place: Callable[[int], str]) -> Split:
+def read_split(
+    table: pa.Table, column: str, index: np.ndarray, names: np.ndarray, place: Callable[[int], str]
+) -> Split:
     """The split that a column gives, the same in all rows of a stay."""
-    texts = np.array([str(text) for text in column.to_pylist()])
+    texts = np.array([str(text) for text in table[column].to_pylist()])
     for row in np.flatnonzero(~np.isin(texts, SPLITS)):
-        raise InputError(f"{place(row)}, split: {texts[row]!r} is not one of {', '.join(SPLITS)}")
+        raise InputError(f"{place(row)}, column {column}: '{texts[row]}' is not one of {', '.join(SPLITS)}")
     first = np.unique(index, return_index=True)[1]
     for row in np.flatnonzero(texts != texts[first][index]):
         raise InputError(
-            f"{place(row)}, split: {texts[row]!r}, but stay {names[index[row]]} is in "
-            f"{texts[first][index[row]]!r} at {place(first[index[row]])}"
+            f"{place(row)}, column {column}: '{texts[row]}', but stay {names[index[row]]} is in "
+            f"'{texts[first][index[row]]}' at {place(first[index[row]])}"
         )
     for name in SPLITS:
         if name not in texts[first]:
-            raise InputError(f"the split column puts no stay into {name!r}")
+            raise InputError(f"column {column} puts no stay into {name!r}")
     return {name: np.flatnonzero(texts[first] == name) for name in SPLITS}
 
 

@@ -32,16 +32,24 @@ class Draws:
         view: which of the views.
         first: index of the first local sample in the global batch.
         total: size of the global batch; None: the local batch is all there is.
+        blocks: how many times the samples come, one after the other: as both views of a batch do, in 2 blocks.
     """
 
     _RESOLUTION = 2**24  # as many equally spaced numbers as float32 holds in [0, 1)
 
     def __init__(
-        self, seed: int, step: int | tf.Tensor, view: int, first: int | tf.Tensor = 0, total: int | None = None
+        self,
+        seed: int,
+        step: int | tf.Tensor,
+        view: int,
+        first: int | tf.Tensor = 0,
+        total: int | None = None,
+        blocks: int = 1,
     ) -> None:
         self._key = _fold_in(tf.stack([tf.cast(seed, tf.int64), tf.cast(step, tf.int64)]), view)
         self._first = tf.cast(first, tf.int32)
         self._total = total
+        self._blocks = blocks
 
     def stream(self, index: int) -> "Draws":
         """Draws independent of these and of every other index's. Streams of streams are independent, too."""
@@ -70,11 +78,12 @@ class Draws:
     def _integers_below(self, bound: int, shape: Sequence[int | tf.Tensor]) -> tf.Tensor:
         """Uniform in 0 .. bound - 1 for a power of two, int32: drawn for the global batch, cut to the local one."""
         samples, *rest = shape
-        total = samples if self._total is None else self._total
+        total = samples if self._total is None else self._blocks * self._total
         drawn = tf.random.stateless_uniform([total, *rest], self._key, 0, bound, tf.int32, alg="philox")
         if self._total is None:
             return drawn
-        return tf.slice(drawn, [self._first] + [0] * len(rest), [samples, *rest])
+        by_block = tf.reshape(drawn, [self._blocks, self._total, *rest])
+        return tf.reshape(by_block[:, self._first : self._first + samples // self._blocks], [samples, *rest])
 
 
 def _fold_in(key: tf.Tensor, index: int | tf.Tensor) -> tf.Tensor:

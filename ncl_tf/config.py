@@ -9,13 +9,13 @@ import difflib
 import functools
 import importlib.util  # noqa: F401 - gin's `include` needs it imported
 import inspect
+import logging
 import pathlib
 import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
 import keras
-from absl import logging
 
 import gin
 from ncl_tf import augmentations, encoders, fast, losses, neighborhoods
@@ -24,6 +24,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.neighborhoods import Neighborhood
 
+EXAMPLE = "--gin_file=gin/quickstart.gin"
 GIN_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "gin"
 for _folder in (GIN_FOLDER, GIN_FOLDER.parent):
     gin.add_config_file_search_path(str(_folder))
@@ -42,9 +43,10 @@ def typed(function: Callable) -> Callable:
             accepted = allowed | int if allowed in (float, float | None) else allowed
             if not isinstance(value, accepted) or (isinstance(value, bool) and allowed is not bool):
                 wanted = getattr(allowed, "__name__", allowed)
-                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: a value of type {wanted}")
+                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: {wanted}")
         return function(*args, **kwargs)
 
+    checked.__signature__ = signature  # where gin looks for defaults
     return checked
 
 
@@ -158,15 +160,15 @@ def fast_or_readable(use_fast: bool):
 def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     """Reads gin files, then single bindings; paths are looked up as given, then below the project's gin/ folder."""
     gin.clear_config()
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)  # gin reports every place where it did not find a file before it finds it
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # gin reports every place where it did not find a file before it finds it
     try:
         for file in gin_files:
             _parse(lambda file=file: gin.parse_config_file(file), file)
         for param in gin_params:
             _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
     finally:
-        logging.set_verbosity(verbosity)
+        logging.disable(before)
     _check_macros()
 
 
@@ -182,7 +184,7 @@ def plain_errors() -> Iterator[None]:
         if missing is None:
             raise
         raise InputError(
-            f"no {missing[2]} for {missing[1]!r}; name the file of a method first, such as --gin_file=gin/quickstart.gin"
+            f"no {missing[2]} for {missing[1]!r}; name the file of a method first, such as {EXAMPLE}"
         ) from error
 
 
@@ -191,7 +193,7 @@ def macro(name: str):
     try:
         return gin.query_parameter(f"{name}/macro.value")
     except ValueError as error:
-        raise InputError(f"macro {name!r} is not set; name the file of a method, such as gin/quickstart.gin") from error
+        raise InputError(f"macro {name!r} is not set; name the file of a method, such as {EXAMPLE}") from error
 
 
 def _parse(parse, where: str) -> None:
@@ -201,9 +203,11 @@ def _parse(parse, where: str) -> None:
         missing = re.search(r"Unable to open file: (.*)\. Searched", str(error))
         what = "no such gin file" if missing is None or missing[1] == where else f"includes {missing[1]!r}: no such file"
         raise InputError(f"{where}: {what}, neither here nor in {GIN_FOLDER.name}/") from error
-    except (SyntaxError, tokenize.TokenError) as error:
+    except SyntaxError as error:
         reason = re.sub(r"malformed node or string.*", "neither a value nor a reference; texts need quotes", str(error))
         raise InputError(f"{where}: not valid gin: {reason}") from error
+    except tokenize.TokenError as error:
+        raise InputError(f"{where}: not valid gin: {error.args[0]} (line {error.args[1][0]})") from error
     except (ValueError, TypeError, AttributeError, ImportError) as error:
         raise InputError(f"{where}: {str(error).splitlines()[0]}{_suggestion(str(error))}") from error
 
@@ -230,7 +234,8 @@ def _check_macros() -> None:
     referenced = set(re.findall(r"%(\w+)", text))
     for name in sorted(defined - referenced):
         near = difflib.get_close_matches(name, sorted(referenced), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it uses {', '.join(sorted(referenced)) or 'none'}"
+        used = ", ".join(sorted(referenced)) or f"none: name the file of a method first, such as {EXAMPLE}"
+        hint = f"did you mean {near[0]!r}?" if near else f"it uses {used}"
         raise InputError(f"this configuration uses no macro {name!r}; {hint}")
     for name in sorted(referenced - defined):
         example = "'path/to/file.h5'" if name == "cohort" else "..."

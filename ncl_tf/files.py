@@ -40,6 +40,9 @@ def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
         partial.chmod(0o666 & ~current_umask())
         partial.replace(path)
         sync_folder(path.parent)
+    except OSError as error:  # e.g. the disk is full
+        reason = os.strerror(error.errno) if error.errno else error
+        raise InputError(f"{path}: cannot be written ({reason})") from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -1,7 +1,6 @@
 """Which stays train, validate and test."""
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from ncl_tf.errors import InputError
 
@@ -24,8 +23,8 @@ def random_split(stratum: np.ndarray, seed: int) -> Split:
             "needed are at least 25 stays and 3 in each stratum"
         )
     index = np.arange(len(stratum))
-    rest, test = train_test_split(index, test_size=0.2, stratify=stratum, random_state=seed)
-    train, val = train_test_split(rest, test_size=0.2, stratify=stratum[rest], random_state=seed)
+    rest, test = _four_to_one(index, stratum, seed)
+    train, val = _four_to_one(rest, stratum, seed)
     return {"train": np.sort(train), "val": np.sort(val), "test": np.sort(test)}
 
 
@@ -46,8 +45,19 @@ def published_split(names: np.ndarray, ever_septic: np.ndarray) -> Split:
         )
     generator = np.random.RandomState(16742963)  # noqa: NPY002 - the published split is defined by this legacy generator
     index = np.arange(len(names))
-    rest, test = train_test_split(index, test_size=0.2, stratify=ever_septic, random_state=generator)
-    train, val = train_test_split(rest, test_size=0.2, stratify=ever_septic[rest], random_state=generator)
+    rest, test = _four_to_one(index, ever_septic, generator)
+    train, val = _four_to_one(rest, ever_septic, generator)
     test = test[~np.isin(names[test], ["p013777", "p108796"])]
     train = train[~np.isin(names[train], ["p115810"])]
     return {"train": np.sort(train), "val": np.sort(val), "test": np.sort(test)}
+
+
+def _four_to_one(
+    index: np.ndarray,
+    stratum: np.ndarray,
+    random_state: int | np.random.RandomState,  # noqa: NPY002
+) -> list[np.ndarray]:
+    """The given stays, shuffled, in two parts with the same share of each stratum: four fifths and one."""
+    from sklearn.model_selection import train_test_split  # here, because it takes a second and few programs split
+
+    return train_test_split(index, test_size=0.2, stratify=stratum[index], random_state=random_state)

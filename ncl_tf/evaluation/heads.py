@@ -1,6 +1,8 @@
 """Small classifiers on a representation, and their training on embeddings that were computed once."""
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable
 
 import keras
@@ -47,18 +49,44 @@ def cross_entropy(probabilities: tf.Tensor, classes: tf.Tensor, weights: tf.Tens
     return tf.gather(weights, classes) * losses
 
 
-def embed(encoder: Encoder, windows: Windows, batch_size: int = 4096, progress: Callable = lambda batches, total: batches):
-    """Representations of all hours of a split, [hours, size] float32, each computed once.
+@dataclasses.dataclass(frozen=True)
+class Samples:
+    """What a classifier learns from or is judged on.
 
-    Args:
-        encoder: used as it is, in inference mode.
-        windows: of the split.
-        batch_size: hours at once.
-        progress: wraps the iteration over batches, given their number.
+    Attributes:
+        inputs: gives the classifier's inputs for rows [B] of a split: embeddings, windows, or whatever it takes.
+        rows: [H] int32, the labelled rows.
+        classes: [H] int32, their classes.
     """
+
+    inputs: Callable[[tf.Tensor], tf.Tensor]
+    rows: np.ndarray
+    classes: np.ndarray
+
+    @classmethod
+    def from_array(cls, inputs: np.ndarray, classes: np.ndarray, rows: np.ndarray | None = None) -> "Samples":
+        """Samples whose inputs [all hours, D] are in memory; `rows` picks some of the hours, by default the labelled."""
+        rows = np.flatnonzero(classes >= 0) if rows is None else rows
+        table = tf.constant(inputs)
+        return cls(lambda chosen: tf.gather(table, chosen), rows.astype(np.int32), classes[rows])
+
+
+def embed(
+    encoder: Encoder, windows: Windows, batch_size: int = 4096, progress: Callable = lambda batches: batches
+) -> np.ndarray:
+    """Representations of all hours of a split, [hours, size] float32, each computed once, in inference mode."""
     represent = tf.function(encoder, jit_compile=True)
     batches = windows.sequential(batch_size)
-    return np.concatenate([represent(batch["window"]).numpy() for batch in progress(batches, len(batches))])
+    return np.concatenate([represent(batch["window"]).numpy() for batch in progress(batches)])
+
+
+def predictor(classifier: keras.Model, samples: Samples, batch_size: int = 4096) -> Callable[[], np.ndarray]:
+    """A function that gives the class probabilities of the samples, [H, K] float32, with the weights of the moment."""
+    call = tf.function(lambda rows: classifier(samples.inputs(rows)), reduce_retracing=True)
+    batches = [
+        tf.constant(samples.rows[start : start + batch_size]) for start in range(0, len(samples.rows), batch_size)
+    ]
+    return lambda: np.concatenate([call(rows).numpy() for rows in batches])
 
 
 @dataclasses.dataclass
@@ -66,76 +94,100 @@ class Fitted:
     """How a training with early stopping went.
 
     Attributes:
-        best_epoch: the one whose weights the model has now, counted from 1.
+        best_epoch: the one whose weights the classifier has now, counted from 1.
         curve: training and validation loss of each epoch.
+        stopped_by_budget: whether time ran out before the validation loss stopped falling.
     """
 
     best_epoch: int
     curve: list[dict[str, float]]
+    stopped_by_budget: bool
 
 
-def fit_head(
-    head: keras.Model,
-    training: tuple[np.ndarray, np.ndarray],
-    validation: tuple[np.ndarray, np.ndarray],
+def fit(
+    classifier: keras.Model,
+    training: Samples,
+    validation: Samples,
     weights: np.ndarray,
     learning_rate: float,
     seed: int,
     batch_size: int = 2048,
     patience: int = 20,
     max_epochs: int = 1000,
+    wall_seconds: float = math.inf,
     report: Callable[[int, float, float], None] = lambda epoch, loss, val_loss: None,
 ) -> Fitted:
-    """Trains a head with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch.
+    """Trains with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch's weights.
 
     Args:
-        head: built, changed in place.
-        training, validation: features [H, D] float32 and classes [H] int32.
+        classifier: built, changed in place; what of it is trainable is trained.
+        training, validation: labelled samples.
         weights: [K] of the classes, in both losses.
         learning_rate: constant.
         seed: of the order of samples.
-        batch_size: samples per step; the last, smaller batch of an epoch counts like the others.
+        batch_size: samples per step; the last batch of an epoch may be smaller.
         patience: epochs to wait for a better validation loss.
-        max_epochs: at the most.
+        max_epochs, wall_seconds: at the most.
         report: called after each epoch.
     """
-    features, classes = (tf.constant(array) for array in training)
-    held_out, held_out_classes = (tf.constant(array) for array in validation)
-    weights = tf.constant(weights)
+    began = time.monotonic()
     optimizer = keras.optimizers.Adam(learning_rate)
-    optimizer.build(head.trainable_variables)
-    hours = len(training[1])
+    optimizer.build(classifier.trainable_variables)
+    run_epoch = _epoch_function(classifier, optimizer, training, weights, batch_size)
+    predict_validation = predictor(classifier, validation)
+    best_loss, best_epoch, best_weights, curve = math.inf, 0, classifier.get_weights(), []
+    for epoch in range(1, max_epochs + 1):
+        loss = run_epoch(epoch, seed)
+        val_loss = mean_loss(predict_validation(), validation.classes, weights)
+        curve.append({"loss": loss, "val_loss": val_loss})
+        report(epoch, loss, val_loss)
+        if val_loss < best_loss:
+            best_loss, best_epoch, best_weights = val_loss, epoch, classifier.get_weights()
+        out_of_time = time.monotonic() - began > wall_seconds
+        if out_of_time or epoch - best_epoch >= patience:
+            break
+    classifier.set_weights(best_weights)
+    return Fitted(best_epoch, curve, out_of_time)
+
+
+def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> float:
+    """Mean weighted cross-entropy."""
+    return float(tf.reduce_mean(cross_entropy(tf.constant(probabilities), tf.constant(classes), tf.constant(weights))))
+
+
+def _epoch_function(
+    classifier: keras.Model, optimizer: keras.Optimizer, training: Samples, weights: np.ndarray, batch_size: int
+) -> Callable[[int, int], float]:
+    """A function of epoch and seed that takes one step per batch, in the epoch's own order, and returns the mean loss."""
+    rows, classes, weights = tf.constant(training.rows), tf.constant(training.classes), tf.constant(weights)
+    hours = len(training.rows)
     full = hours // batch_size
 
-    def step(rows: tf.Tensor) -> tf.Tensor:
+    @tf.function(jit_compile=True)
+    def update(inputs: tf.Tensor, batch_classes: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            losses = cross_entropy(head(tf.gather(features, rows)), tf.gather(classes, rows), weights)
+            losses = cross_entropy(classifier(inputs, training=True), batch_classes, weights)
             loss = tf.reduce_mean(losses)
-        variables = head.trainable_variables
+        variables = classifier.trainable_variables
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return tf.reduce_sum(losses)
 
-    @tf.function(jit_compile=True)
-    def epoch_of_full_batches(order: tf.Tensor) -> tf.Tensor:
+    @tf.function
+    def step(chosen: tf.Tensor) -> tf.Tensor:
+        return update(training.inputs(tf.gather(rows, chosen)), tf.gather(classes, chosen))
+
+    @tf.function
+    def full_batches(batches: tf.Tensor) -> tf.Tensor:
         total = tf.constant(0.0)
         for batch in tf.range(full):
-            total += step(order[batch * batch_size : (batch + 1) * batch_size])
+            total += step(tf.gather(batches, batch))
         return total
 
-    last_batch = tf.function(step)
-    validation_loss = tf.function(lambda: tf.reduce_mean(cross_entropy(head(held_out), held_out_classes, weights)))
-    best, curve = (np.inf, 0, head.get_weights()), []
-    for epoch in range(1, max_epochs + 1):
+    def run_epoch(epoch: int, seed: int) -> float:
         order = shuffled(tf.range(hours, dtype=tf.int64), tf.constant(epoch, tf.int64), hours, seed)
-        total = float(epoch_of_full_batches(order[: full * batch_size])) if full else 0.0
+        total = float(full_batches(tf.reshape(order[: full * batch_size], [full, batch_size]))) if full else 0.0
         if hours % batch_size:
-            total += float(last_batch(order[full * batch_size :]))
-        loss, val_loss = total / hours, float(validation_loss())
-        curve.append({"loss": loss, "val_loss": val_loss})
-        report(epoch, loss, val_loss)
-        if val_loss < best[0]:
-            best = (val_loss, epoch, head.get_weights())
-        elif epoch - best[1] >= patience:
-            break
-    head.set_weights(best[2])
-    return Fitted(best[1], curve)
+            total += float(step(order[full * batch_size :]))
+        return total / hours
+
+    return run_epoch

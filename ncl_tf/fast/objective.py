@@ -17,8 +17,8 @@ from ncl_tf.fast.sums import Neighbors
 from ncl_tf.losses import Terms
 from ncl_tf.neighborhoods import Attributes, Neighborhood, SameLabel
 
-# Anchors with more neighbours in their stay than this are cheaper to compare with every key than to join.
-LONGEST_JOIN = 256
+# Adding up an anchor's neighbours one by one takes as long as comparing it with about this many keys for each.
+KEYS_PER_JOINED = 128
 
 
 def neighborhood_contrastive_loss(
@@ -31,7 +31,7 @@ def neighborhood_contrastive_loss(
     neighborhood: Neighborhood,
     alpha: float,
     temperature: float,
-    chunk: int = 2048,
+    chunk: int = 1024,
 ) -> Terms:
     """L_NCL = alpha L_NA + (1 - alpha) L_ND, averaged over the anchors: see `ncl_tf.losses`.
 
@@ -104,7 +104,7 @@ def _find(
     if join is not None:
         ranges = join.ranges(anchors, keys.attributes)
         return tf.cond(
-            ranges.longest <= LONGEST_JOIN,
+            ranges.longest * KEYS_PER_JOINED <= keys.size,
             lambda: Scan(scaled, anchors)(keys, other_view + join.neighbors(ranges, scaled, anchors, keys), chunk),
             lambda: compare_all(keys, other_view, chunk),
         )

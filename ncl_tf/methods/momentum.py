@@ -176,7 +176,7 @@ class MomentumContrast(keras.Model):
         return self.report(terms)
 
     def two_views(self, batch: Batch, step: int | tf.Tensor) -> tuple[tf.Tensor, Attributes, Draws]:
-        """Views [2n, T, C] of n samples, all first ones and then all second ones, with attributes [2n]; and more draws."""
+        """Views [2n, T, C] of n samples, all first ones and then all second ones, with attributes [2n]; and draws for them."""
         windows = batch["window"]
         if not self.built:
             with tf.init_scope():
@@ -185,11 +185,11 @@ class MomentumContrast(keras.Model):
         if replicas > 1 and self.jit_compile:
             raise InputError(f"{self.name}: jit_compile is True on {replicas} replicas; allowed: False")
         first, total = self._first_sample(windows), None if replicas == 1 else replicas * tf.shape(windows)[0]
-        draws = [Draws(self.seed, step, view, first, total) for view in range(3)]
-        views = tf.concat([self.augmentation(windows, draws=draws[view]) for view in range(2)], axis=0)
+        draws = [Draws(self.seed, step, view, first, total) for view in range(2)]
+        views = tf.concat([self.augmentation(windows, draws=draw) for draw in draws], axis=0)
         label = tf.fill(tf.shape(batch["stay"]), -1) if self.task is None else batch["label"][:, self.task]
         attributes = (tf.tile(value, [2]) for value in (batch["stay"], batch["hour"], label))
-        return views, Attributes(*attributes), draws[2]
+        return views, Attributes(*attributes), Draws(self.seed, step, 2, first, total, blocks=2)
 
     def contrast(self, projections: tf.Tensor, anchors: Attributes, keys: tf.Tensor) -> tuple[Terms, Queue]:
         """L_NCL of the projections [2n, D] against their keys, and the queue after this step.
@@ -244,9 +244,9 @@ class MomentumContrast(keras.Model):
         )
 
     def follow(self) -> None:
-        """f_m <- rho f_m + (1 - rho) f_e, and likewise h_m."""
+        """f_m <- rho f_m + (1 - rho) f_e, and likewise h_m; written so that equal weights stay equal to the last bit."""
         for trained, following in self._pairs:
-            following.assign(self.momentum * following + (1 - self.momentum) * trained)
+            following.assign_add((1 - self.momentum) * (trained - following))
 
     def store(self, queue: Queue) -> None:
         """Makes `queue` the queue."""

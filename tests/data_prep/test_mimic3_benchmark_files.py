@@ -50,7 +50,7 @@ def list_line(folder: pathlib.Path) -> int:
         (2, "Capillary refill rate", "2.0", "line 2, column Capillary refill rate: '2.0' is not one of 0, 1"),
         (6, "Hours", "0.0", "line 6, column Hours: 0 follows .*; hours must not go backwards"),
         (6, "Hours", "", "line 6, column Hours: empty"),
-        (6, "Hours", "6 o'clock", "line 6, column Hours: \"6 o'clock\" is not a number"),
+        (6, "Hours", "6 o'clock", 'line 6, column Hours: "6 o\'clock" is not a number'),
         (1, "Heart Rate", "Pulse", "line 1: missing column Heart Rate"),
         (1, "Heart Rate", "Heart Rate,Pulse", "line 1: unknown column Pulse"),
         (1, "Heart Rate", "Heart Rate,Glucose", "line 1: repeated column Glucose"),
@@ -71,18 +71,14 @@ def test_bad_series(folder, line, column, text, message):
         (lambda text: text.split("\n")[0] + "\n\n", ": no row after the header"),
         (lambda text: text.replace(",", ";"), ", line 1: missing column Height"),
         (lambda text: text.replace("\n", "\n\n", 3).replace("\n\n", "\n", 2), ", line 4, column Hours: empty"),
-        (lambda text: text.replace("\nHours,Capillary refill rate", "\nCapillary refill rate,Hours"), None),
         (lambda text: text.replace("Hours,Capillary refill rate", "Capillary refill rate,Hours", 1),
          ", line 1: columns are in another order than in .*_timeseries.csv"),
     ],
-    ids=["empty", "only header", "blank row", "delimiter", "blank line", "unchanged", "order"],
+    ids=["empty", "only header", "blank row", "delimiter", "blank line", "order"],
 )  # fmt: skip
 def test_bad_texts_of_series(folder, change, message):
     path = folder / SERIES
     path.write_text(change(path.read_text()))
-    if message is None:
-        read(folder)
-        return
     with pytest.raises(InputError, match=rf"multitask: {SERIES}{message}"):
         read(folder)
 
@@ -162,7 +158,9 @@ def test_listfile_with_a_ragged_line(folder, change, cells):
 
 def test_missing_series(folder):
     (folder / SERIES).unlink()
-    with pytest.raises(InputError, match=rf"train_listfile\.csv names 4_episode1_timeseries\.csv, but there is no {SERIES}"):
+    with pytest.raises(
+        InputError, match=rf"train_listfile\.csv names 4_episode1_timeseries\.csv, but there is no {SERIES}"
+    ):
         read(folder)
 
 

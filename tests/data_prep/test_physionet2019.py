@@ -26,7 +26,9 @@ def hours_of(text: str) -> list[dict[str, float]]:
     """One stay, hour by hour without gaps: forward filled, then implausible values missing; None is missing."""
     rows = {}
     for cells in csv.DictReader(io.StringIO(text), delimiter="|"):
-        rows[int(float(cells["ICULOS"]))] = {name: None if cell == "NaN" else float(cell) for name, cell in cells.items()}
+        rows[int(float(cells["ICULOS"]))] = {
+            name: None if cell == "NaN" else float(cell) for name, cell in cells.items()
+        }
     names, last, hours = list(cells), {}, []
     for hour in range(min(rows), max(rows) + 1):
         measured = rows.get(hour, {})

@@ -22,7 +22,15 @@ NAMES = HEADER.split("|")
 
 
 def row(**cells: str) -> str:
-    usual = {"HR": "80", "Temp": "36.6", "Age": "70.5", "Gender": "1", "HospAdmTime": "-2", "ICULOS": "1", "SepsisLabel": "0"}
+    usual = {
+        "HR": "80",
+        "Temp": "36.6",
+        "Age": "70.5",
+        "Gender": "1",
+        "HospAdmTime": "-2",
+        "ICULOS": "1",
+        "SepsisLabel": "0",
+    }
     return "|".join({**usual, **cells}.get(name, "NaN") for name in NAMES)
 
 

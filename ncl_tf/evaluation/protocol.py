@@ -1,0 +1,253 @@
+"""How a representation is judged (section 5 of the paper): a head is trained and chosen, then the test split is seen once."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.declaration import Task
+from ncl_tf.data.windows import Windows
+from ncl_tf.encoders import Encoder
+from ncl_tf.errors import InputError
+from ncl_tf.evaluation import metrics
+from ncl_tf.evaluation.heads import Fitted, Samples, class_weights, embed, fit, make_head, predictor
+from ncl_tf.methods.supervised import Classifier
+
+FEATURES = ("representation", "last_hour", "window")
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """The constants of the protocol.
+
+    Attributes:
+        rates: learning rate of each head.
+        fine_tune_rate: learning rate when the encoder is trained, too.
+        balanced: weights of 0.5/(1 - p) and 0.5/p for the classes of a binary task, p the training prevalence.
+        batch_size: for all labels; with a fraction of them, the same fraction of it.
+        patience: epochs without a better validation loss.
+        max_epochs: at the most.
+        wall_minutes: at the most, for fine-tuning; None: no limit.
+    """
+
+    rates: dict[str, float]
+    fine_tune_rate: float = 1e-5
+    balanced: bool = False
+    batch_size: int = 2048
+    patience: int = 20
+    max_epochs: int = 1000
+    wall_minutes: float | None = None
+
+
+@dataclasses.dataclass
+class Judged:
+    """A classifier that was trained and chosen, and how.
+
+    Attributes:
+        classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone.
+        fitted: its training; None if it came trained.
+        predict: split -> class probabilities of all its hours, labelled or not, [hours, K].
+        seconds: of training, embedding included.
+    """
+
+    classifier: keras.Model
+    fitted: Fitted | None
+    predict: Callable[[str], np.ndarray]
+    seconds: float
+
+
+def limited_stays(split: SplitData, task: int, fraction: float, seed: int) -> np.ndarray:
+    """Indices of a fraction of the stays, the same fraction of those with and of those without a positive hour.
+
+    Args:
+        split: of which to take stays.
+        task: position of the label; "positive" means class 1 of a binary task.
+        fraction: in (0, 1].
+        seed: of the choice.
+    """
+    if not 0 < fraction <= 1:
+        raise InputError(f"the fraction of labels is {fraction}; allowed: above 0, up to 1")
+    positive = np.maximum.reduceat(split.classes[:, task] == 1, split.patient_windows[:, 0])
+    generator = np.random.default_rng(seed)
+    chosen = []
+    for stratum in (True, False):
+        stays = np.flatnonzero(positive == stratum)
+        count = round(fraction * len(stays))
+        if len(stays) and not count:
+            kind = "with" if stratum else "without"
+            raise InputError(
+                f"a fraction {fraction} of the {len(stays)} training stays {kind} a positive hour is no stay at all"
+            )
+        chosen.append(generator.permutation(stays)[:count])
+    return np.sort(np.concatenate(chosen))
+
+
+def labelled_rows(split: SplitData, task: int, stays: np.ndarray | None = None) -> np.ndarray:
+    """Rows with a label in the task, of all stays or of some."""
+    labelled = split.classes[:, task] >= 0
+    if stays is not None:
+        kept = np.zeros(len(split.patient_windows), bool)
+        kept[stays] = True
+        labelled &= np.repeat(kept, split.lengths)
+    return np.flatnonzero(labelled)
+
+
+class Judge:
+    """Trains classifiers for one task of a cohort.
+
+    Args:
+        cohort: the data.
+        task: name of the task.
+        protocol: the constants.
+        seed: of weights and order of samples.
+        labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
+        report: called after each epoch with its number and both losses.
+    """
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        task: str,
+        protocol: Protocol,
+        seed: int,
+        labels: float = 1.0,
+        label_seed: int = 0,
+        report: Callable[[int, float, float], None] = lambda *_: None,
+    ) -> None:
+        self.cohort, self.protocol, self.seed, self.report = cohort, protocol, seed, report
+        self.position, self.task = cohort.task(task)
+        training = cohort["train"]
+        stays = None if labels == 1 else limited_stays(training, self.position, labels, label_seed)
+        self.training_rows = labelled_rows(training, self.position, stays)
+        classes = training.classes[self.training_rows, self.position]
+        _check_classes(classes, self.task, "train")
+        self.weights = class_weights(classes, self.task.classes, protocol.balanced and self.task.kind == "binary")
+        self.batch_size = max(1, round(protocol.batch_size * labels))
+
+    def frozen(self, encoder: Encoder, head: str, progress: Callable = lambda batches: batches) -> Judged:
+        """A head on the frozen encoder, trained on embeddings that are computed once."""
+        began = time.monotonic()
+        embedded: dict[str, np.ndarray] = {}
+
+        def features(split: str) -> np.ndarray:
+            if split not in embedded:
+                embedded[split] = embed(encoder, Windows(self.cohort[split]), progress=progress)
+            return embedded[split]
+
+        made, fitted = self._fit_head(head, features, encoder.merge.units)
+        classifier = self._classifier(encoder, made)
+        return Judged(classifier, fitted, lambda split: self._predict(made, features(split)), time.monotonic() - began)
+
+    def raw(self, features: str, head: str) -> Judged:
+        """A head on raw inputs: the last hour's columns, or the whole window flattened. Sanity baselines."""
+        began = time.monotonic()
+        if features == "last_hour":
+            made, fitted = self._fit_head(head, lambda split: self.cohort[split].data, len(self.cohort.columns))
+            return Judged(
+                made, fitted, lambda split: self._predict(made, self.cohort[split].data), time.monotonic() - began
+            )
+        flat = keras.Sequential([keras.layers.Flatten(), make_head(head, self.task.classes)])
+        return self._fit_on_windows(flat, self.protocol.rates[head], math.inf, began)
+
+    def fine_tuned(self, encoder: Encoder, head: str) -> Judged:
+        """A new head and the encoder, trained together."""
+        classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
+        minutes = self.protocol.wall_minutes
+        wall_seconds = math.inf if minutes is None else 60 * minutes
+        return self._fit_on_windows(classifier, self.protocol.fine_tune_rate, wall_seconds, time.monotonic())
+
+    def trained(self, classifier: Classifier) -> Judged:
+        """A classifier that came trained, such as End-to-End."""
+        return Judged(classifier, None, self._predict_windows(classifier), 0.0)
+
+    def score(self, judged: Judged, split: str) -> tuple[dict[str, Any], np.ndarray]:
+        """Metrics over a split's labelled hours, with intervals over stays, and the predictions of all its hours [H, K]."""
+        data = self.cohort[split]
+        rows = labelled_rows(data, self.position)
+        classes = data.classes[rows, self.position]
+        _check_classes(classes, self.task, split)
+        stay_of_row = np.repeat(np.arange(len(data.patient_windows)), data.lengths)
+        lengths = np.bincount(stay_of_row[rows], minlength=len(data.patient_windows))
+        predictions = judged.predict(split)
+        probabilities = predictions[rows]
+        if self.task.kind == "bins":
+            scores = metrics.multiclass_metrics(probabilities, classes)
+            by_stay = metrics.multiclass_by_stay(probabilities, classes, lengths)
+            return {"metrics": scores, "intervals": metrics.bootstrap(by_stay, len(lengths))}, predictions
+        utility = self.task.name == "sepsis" and bool((classes == 1).any())
+        positive = probabilities[:, 1].astype(np.float64)
+        scores = metrics.binary_metrics(positive, classes, lengths, utility=utility)
+        by_stay = metrics.binary_by_stay(positive, classes, lengths, utility=utility)
+        return {
+            "metrics": scores,
+            "intervals": metrics.bootstrap(by_stay, len(lengths)),
+            "reliability": metrics.reliability(positive, classes),
+        }, predictions
+
+    def _new_head(self, kind: str, size: int) -> keras.Model:
+        keras.utils.set_random_seed(self.seed)
+        head = make_head(kind, self.task.classes)
+        head.build((None, size))
+        return head
+
+    def _classifier(self, encoder: Encoder, head: keras.Model) -> Classifier:
+        return Classifier(encoder, head, self.position, self.weights, self.seed)
+
+    def _labelled(self, split: str) -> np.ndarray:
+        return self.training_rows if split == "train" else labelled_rows(self.cohort[split], self.position)
+
+    def _windows(self, split: str, rows: np.ndarray) -> Samples:
+        windows = Windows(self.cohort[split])
+        classes = self.cohort[split].classes[rows, self.position]
+        return Samples(lambda chosen: windows.gather(chosen)["window"], rows.astype(np.int32), classes)
+
+    def _predict(self, head: keras.Model, features: np.ndarray) -> np.ndarray:
+        everything = np.arange(len(features))
+        return predictor(head, Samples.from_array(features, np.zeros(len(features), np.int32), everything))()
+
+    def _predict_windows(self, classifier: keras.Model) -> Callable[[str], np.ndarray]:
+        return lambda split: predictor(classifier, self._windows(split, np.arange(len(self.cohort[split].data))))()
+
+    def _fit_head(self, kind: str, features: Callable[[str], np.ndarray], size: int) -> tuple[keras.Model, Fitted]:
+        head = self._new_head(kind, size)
+        samples = [
+            Samples.from_array(features(split), self.cohort[split].classes[:, self.position], self._labelled(split))
+            for split in ("train", "val")
+        ]
+        return head, self._fit(head, *samples, self.protocol.rates[kind], math.inf)
+
+    def _fit_on_windows(self, classifier: keras.Model, rate: float, wall_seconds: float, began: float) -> Judged:
+        keras.utils.set_random_seed(self.seed)
+        classifier(tf.zeros([1, Windows(self.cohort["val"]).history, len(self.cohort.columns)]))
+        samples = [self._windows(split, self._labelled(split)) for split in ("train", "val")]
+        fitted = self._fit(classifier, *samples, rate, wall_seconds)
+        return Judged(classifier, fitted, self._predict_windows(classifier), time.monotonic() - began)
+
+    def _fit(self, classifier: keras.Model, training: Samples, validation: Samples, rate: float, wall: float) -> Fitted:
+        return fit(
+            classifier,
+            training,
+            validation,
+            self.weights,
+            rate,
+            self.seed,
+            self.batch_size,
+            self.protocol.patience,
+            self.protocol.max_epochs,
+            wall,
+            self.report,
+        )
+
+
+def _check_classes(classes: np.ndarray, task: Task, split: str) -> None:
+    present = np.unique(classes)
+    if len(present) < 2:
+        raise InputError(
+            f"task {task.name!r}: the labelled hours of split {split!r} have only class {list(present)}; two are needed"
+        )

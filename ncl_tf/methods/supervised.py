@@ -1,0 +1,79 @@
+"""End-to-End: encoder and head trained together on the labels; also the form of a fine-tuned or a scored model."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.data.windows import HISTORY, Batch
+from ncl_tf.encoders import Encoder
+from ncl_tf.evaluation.heads import cross_entropy
+
+
+class Classifier(keras.Model):
+    """Head on encoder.
+
+    Args:
+        encoder: f_e.
+        head: gives class probabilities.
+        task: position of its label among a batch's labels.
+        class_weights: [K] float32, in the loss.
+        seed: of the order of samples.
+    """
+
+    history = HISTORY
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        head: keras.Model,
+        task: int,
+        class_weights: np.ndarray,
+        seed: int = 0,
+        name: str = "classifier",
+    ) -> None:
+        super().__init__(name=name)
+        self.encoder, self.head, self.task, self.seed = encoder, head, task, seed
+        self.class_weights = tf.constant(class_weights, tf.float32)
+        self.mean_loss = keras.metrics.Mean(name="loss")
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Creates all variables for windows of shape [batch, hours, columns]."""
+        self.encoder.build(input_shape)
+        self.head.build((None, self.encoder.merge.units))
+        self.built = True
+
+    def sample_rows(self, split: SplitData) -> np.ndarray:
+        """The labelled rows of a split."""
+        return np.flatnonzero(split.classes[:, self.task] >= 0)
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """The mean loss; Keras resets it at the start of each epoch."""
+        return [self.mean_loss]
+
+    def call(self, windows: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Class probabilities: [B, T, C] -> [B, K]."""
+        return self.head(self.encoder(windows, training=training), training=training)
+
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """One step of Adam on the weighted cross-entropy."""
+        with tf.GradientTape() as tape:
+            losses = self.losses_of(batch, training=True)
+            loss = tf.reduce_mean(losses) / tf.distribute.get_strategy().num_replicas_in_sync
+        weights = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return self.report(losses)
+
+    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """The same loss, on other data."""
+        return self.report(self.losses_of(batch, training=False))
+
+    def losses_of(self, batch: Batch, training: bool) -> tf.Tensor:
+        """Weighted cross-entropy of each sample, [B]."""
+        return cross_entropy(self(batch["window"], training=training), batch["label"][:, self.task], self.class_weights)
+
+    def report(self, losses: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Takes the losses into the running mean and returns it."""
+        self.mean_loss.update_state(losses)
+        return {"loss": self.mean_loss.result()}

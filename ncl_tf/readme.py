@@ -1,0 +1,62 @@
+"""The README's tables, made from results/; `make tables` runs this, and a test fails when they disagree."""
+
+import json
+import pathlib
+import re
+from typing import Any
+
+from ncl_tf import files
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def build(text: str, results: pathlib.Path) -> str:
+    """The README with every table between `<!-- NAME: ... -->` and `<!-- end -->` made anew."""
+    makers = {"benchmarks": benchmarks}
+
+    def replace(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{makers[match[2]](results)}\n<!-- end -->"
+
+    return re.sub(r"(<!-- (\w+): [^>]*-->)\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+
+
+def benchmarks(results: pathlib.Path) -> str:
+    """What `bin/benchmark` measured, a line each."""
+    lines = ["| | readable | fast | ratio |", "|---|---|---|---|"]
+    machines = set()
+    for name in ("step", "objective", "encoder", "embed", "data"):
+        path = results / f"benchmark_{name}.json"
+        if path.exists():
+            record = json.loads(path.read_text(encoding="utf-8"))
+            machines.add(f"{record['machine']['cores']} cores, {record['machine']['processor']}")
+            lines += [line for row in record["rows"] if (line := _benchmark_line(name, row))]
+    return "\n".join(
+        [*lines, "", f"({'; '.join(sorted(machines))}. Seconds are medians; memory is the process's peak.)"]
+    )
+
+
+def _benchmark_line(name: str, row: dict[str, Any]) -> str:
+    """One measurement as a line of the table; scaling rows, which have no readable form, are left to the JSON."""
+    if "readable s" in row:
+        what = {"step": "training step", "objective": "objective with gradient", "encoder": "encoder"}[name]
+        cells = [_seconds_and_memory(row, form) for form in ("readable", "fast")]
+        return f"| {what}, {row[name]} | {cells[0]} | {cells[1]} | {row['ratio']:.1f} |"
+    if "readable windows/s" in row:
+        what = "embedding" if name == "embed" else "windows from the pipeline (readable: a numpy loop)"
+        return (
+            f"| {what} | {row['readable windows/s']:,.0f} per second | {row['fast windows/s']:,.0f} per second "
+            f"| {row['ratio']:.1f} |"
+        )
+    if "GiB" in row:
+        return f"| {row['data']}, {row['stays']:,} stays | | {row['seconds']:.1f} s, {row['GiB']:.1f} GiB | |"
+    return ""
+
+
+def _seconds_and_memory(row: dict[str, Any], form: str) -> str:
+    memory = f", {row[f'{form} GiB']:.1f} GiB" if f"{form} GiB" in row else ""
+    return f"{row[f'{form} s']:.3g} s{memory}"
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    files.write_text(readme, build(readme.read_text(encoding="utf-8"), ROOT / "results"))

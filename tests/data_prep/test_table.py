@@ -1,0 +1,267 @@
+"""A user's own table: the same stays give the same cohort as from PhysioNet's files; what is refused."""
+
+import csv
+import json
+import pathlib
+import random
+import zipfile
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from data_prep import physionet2019, table
+from ncl_tf.data.cohort import Cohort, write_cohort
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.splits import SPLITS, random_split
+from ncl_tf.errors import InputError
+
+STATIC = ("Gender", "Unit1", "Unit2", "Age", "HospAdmTime")
+RANGES = {
+    "HR": (10, 300), "O2Sat": (0, 100), "Temp": (30, 50), "SBP": (10, 300), "MAP": (10, 200), "DBP": (10, 200),
+    "Resp": (0, 100), "EtCO2": (10, 100), "FiO2": (0, 100),
+}  # fmt: skip
+
+
+def physionet_schema(names: list[str], split: bool) -> str:
+    """PhysioNet's channels as a user would write them down; the hour is a channel, too."""
+    lines = ['name = "my_icu"', 'stay = "stay"', 'hour = "ICULOS"', 'split = "part"' if split else ""]
+    for name in [*STATIC, "ICULOS", *(name for name in names if name not in (*STATIC, "ICULOS"))]:
+        lines += ["[[channels]]", f'name = "{name}"']
+        lines += ["static = true"] * (name in STATIC)
+        lines += ['kind = "categorical"', "levels = [0, 1]"] * (name in STATIC[:3])
+        lines += [f"low = {RANGES[name][0]}", f"high = {RANGES[name][1]}"] if name in RANGES else []
+    return "\n".join([*lines, "[[tasks]]", 'name = "SepsisLabel"', ""])
+
+
+def export(folder: pathlib.Path, part_of: dict[str, str], path: pathlib.Path) -> list[str]:
+    """All rows of a folder of .psv files as one table, shuffled; returns the names of the measurements."""
+    rows = []
+    for file in folder.glob("*.psv"):
+        with file.open(newline="") as lines:
+            for cells in csv.DictReader(lines, delimiter="|"):
+                rows.append({"part": part_of[file.stem], **cells, "stay": file.stem})
+    random.Random(0).shuffle(rows)
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows({name: "" if cell == "NaN" else cell for name, cell in row.items()} for row in rows)
+    else:
+        text = ("part", "stay")
+        columns = {name: [row[name] if name in text else float(row[name]) for row in rows] for name in rows[0]}
+        pa.parquet.write_table(pa.table(columns), path)  # NaN stays NaN here; it is no null
+    return [name for name in rows[0] if name not in ("part", "stay", "SepsisLabel")]
+
+
+def assert_same_cohort(folder: pathlib.Path, suffix: str, with_split: bool, tmp_path: pathlib.Path) -> None:
+    stays, checksum = physionet2019.read_stays([folder])
+    split = random_split(stays.ever_positive(), seed=5)
+    write_cohort(tmp_path / "files.h5", PHYSIONET2019, stays, split, checksum)
+    part_of = {stays.names[index]: name for name in SPLITS for index in split[name]}
+    names = export(folder, part_of, tmp_path / f"hourly{suffix}")
+    (tmp_path / "schema.toml").write_text(physionet_schema(names, with_split))
+    dataset, schema = table.read_schema(tmp_path / "schema.toml")
+    write_cohort(
+        tmp_path / "table.h5",
+        dataset,
+        *table.read_stays(tmp_path / f"hourly{suffix}", dataset, schema, seed=5),
+        "no checksum",
+    )
+    with h5py.File(tmp_path / "files.h5") as one, h5py.File(tmp_path / "table.h5") as other:
+        for group in ("data", "labels", "patient_windows", "stay_names"):
+            for name in SPLITS:
+                np.testing.assert_array_equal(one[group][name][:], other[group][name][:], err_msg=f"{group}/{name}")
+        assert one["data"].attrs["columns"].tolist() == other["data"].attrs["columns"].tolist()
+        assert one.attrs["static_columns"] == other.attrs["static_columns"]
+        fitted, again = (json.loads(file.attrs["preprocessor"]) for file in (one, other))
+        assert (fitted["mean"], fitted["scale"]) == (again["mean"], again["scale"])
+
+
+@pytest.mark.parametrize(("suffix", "with_split"), [(".csv", True), (".parquet", True), (".csv", False)])
+def test_same_cohort_as_from_files(ward, tmp_path, suffix, with_split):
+    """Also with hours left out and implausible values. Without a split column: the same random split."""
+    (tmp_path / "stays").mkdir()
+    rng = random.Random(1)
+    for file in sorted(ward.glob("*.psv")):
+        header, first, *lines = file.read_text().splitlines()
+        lines = ["999|" + line.split("|", 1)[1] if rng.random() < 0.1 else line for line in lines]
+        kept = [line for line in lines[:-1] if rng.random() < 0.8]
+        (tmp_path / "stays" / file.name).write_text("\n".join([header, first, *kept, lines[-1], ""]))
+    assert_same_cohort(tmp_path / "stays", suffix, with_split, tmp_path)
+
+
+def test_same_cohort_from_real_stays(physionet2019_zips, tmp_path):
+    (tmp_path / "stays").mkdir()
+    with zipfile.ZipFile(physionet2019_zips[0]) as archive:
+        for name in sorted(name for name in archive.namelist() if name.endswith(".psv"))[::250]:
+            (tmp_path / "stays" / pathlib.Path(name).name).write_bytes(archive.read(name))
+    assert_same_cohort(tmp_path / "stays", ".csv", True, tmp_path)
+
+
+SCHEMA = """
+name = "small"
+stay = "id"
+hour = "t"
+split = "part"
+[[channels]]
+name = "HR"
+low = 10
+high = 300
+[[channels]]
+name = "sex"
+kind = "categorical"
+static = true
+levels = ["female", "male"]
+spellings = { f = "female", M = "male" }
+[[channels]]
+name = "ward"
+kind = "categorical"
+levels = ["icu", "ward", "home"]
+[[tasks]]
+name = "ill"
+[[tasks]]
+name = "left"
+kind = "bins"
+edges = [24, 48]
+"""
+CHANNELS_AND_TASKS, TASKS = SCHEMA[SCHEMA.index("[[channels]]") :], SCHEMA[SCHEMA.index("[[tasks]]") :]
+TABLE = """id,t,part,HR,sex,ward,ill,left,unused
+10,0,train,80,F,icu,0,30.5,x
+10,1,train,,female,,,,x
+9,5,val,90,m,HOME,1,,x
+9,7,val,91,Male,ward,0,50,x
+100,3,test,NaN,,home,1,2,x
+"""
+
+
+def read(tmp_path: pathlib.Path, text: str = TABLE, schema: str = SCHEMA, seed: int = 0):
+    (tmp_path / "schema.toml").write_text(schema)
+    (tmp_path / "hourly.csv").write_text(text)
+    dataset, parsed = table.read_schema(tmp_path / "schema.toml")
+    return dataset, *table.read_stays(tmp_path / "hourly.csv", dataset, parsed, seed)
+
+
+def test_a_small_table_by_hand(tmp_path):
+    """Stays sorted as numbers, static channels first, texts in any case, the gap at hour 6 filled with nothing."""
+    dataset, stays, split = read(tmp_path)
+    nan = np.nan
+    assert dataset.columns == ["sex", "HR", "ward=0", "ward=1", "ward=2"]
+    assert [task.classes for task in dataset.tasks] == [2, 3]
+    assert stays.names.tolist() == ["9", "10", "100"]
+    assert stays.lengths.tolist() == [3, 2, 1]
+    expected = [[1, 90, 2], [nan, nan, nan], [1, 91, 1], [0, 80, 0], [0, nan, nan], [nan, nan, 2]]
+    np.testing.assert_array_equal(stays.values, np.float32(expected))
+    labels = [[1, nan], [nan, nan], [0, 50], [0, 30.5], [nan, nan], [1, 2]]
+    np.testing.assert_array_equal(stays.labels, np.float32(labels))
+    assert {name: indices.tolist() for name, indices in split.items()} == {"train": [1], "val": [0], "test": [2]}
+    write_cohort(tmp_path / "small.h5", dataset, stays, split, "")
+    cohort = Cohort(tmp_path / "small.h5")
+    assert [cohort[name].patient_windows[0, 2] for name in SPLITS] == [10, 9, 100]
+    assert cohort.preprocessor.dataset == dataset
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("10,1,train,,f", "10,1,train,fast,f", "line 3, column HR: 'fast' is not a number"),
+        ("10,1,train,,f", "10,1,train,inf,f", "line 3, column HR: 'inf' is not a number"),
+        ("90,m,HOME", "90,m,Garden", "line 4, column ward: 'Garden' is not one of 'icu', 'ward', 'home'"),
+        ("90,m,HOME", "90,1,HOME", "line 4, column sex: '1' is not one of 'female', 'male', 'f', 'M'"),
+        ("NaN,,home,1,2", "NaN,,home,2,2", "line 6, column ill: 2 is not a label; allowed are 0, 1 and empty"),
+        ("NaN,,home,1,2", "NaN,,home,1,soon", "line 6, column left: 'soon' is not a number"),
+        ("9,7,val", "9,5,val", r"line 5: stay 9, hour 5 occurs twice; before at .*hourly\.csv, line 4"),
+        ("9,7,val", "9,7.5,val", "line 5, column t: 7.5 is not a whole hour"),
+        ("9,7,val", "9,,val", "line 5, column t: nan is not a whole hour"),
+        ("9,7,val", "9,noon,val", "line 5, column t: 'noon' is not a number"),
+        ("9,7,val", ",7,val", "line 5, column id: empty"),
+        ("9,7,val", "9,7,valid", "line 5, column part: 'valid' is not one of train, val, test"),
+        ("9,7,val", "9,7,train", r"line 5, column part: 'train', but stay 9 is in 'val' at .*hourly\.csv, line 4"),
+        ("test", "val", "column part puts no stay into 'test'"),
+        ("9,7,val", "\n9,7,val", "line 5, column t: nan is not a whole hour"),
+        ("9,7,val", "9,7,val,8", "Row #5: Expected 9 columns, got 10"),
+        ("9,7,val", "9,7000000,val", "stay 9: hours 5 to 7000000; a stay has at most"),
+        (",HR,", ",Pulse,", r"hourly\.csv: no column 'HR', which the schema names; it has id, t, part, Pulse"),
+        ("id,t,", "stay,t,", r"hourly\.csv: no column 'id'"),
+        (",left,", ",rest,", r"hourly\.csv: no column 'left'"),
+        (",part,", ",group,", r"hourly\.csv: no column 'part'"),
+        (",unused", ",HR", r"hourly\.csv: two columns 'HR'"),
+        (",", ";", r"hourly\.csv: no column 'id', which the schema names; it has id;t;part"),
+        (TABLE.split("\n", 1)[1], "", r"hourly\.csv: no rows"),
+        (TABLE, "", r"hourly\.csv: cannot be read as a table \(Empty CSV file\)"),
+    ],
+)
+def test_bad_tables(tmp_path, old, new, message):
+    assert old in TABLE
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, TABLE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('stay = "id"', "", "top level: key 'stay' is missing"),
+        ('stay = "id"', "stay = 3", "top level: stay is 3, expected a text"),
+        ("[[tasks]]", "[[labels]]", "top level: unknown key 'labels'; allowed are name, stay"),
+        (CHANNELS_AND_TASKS, "channels = []\n" + TASKS, "needs at least one channel and one task"),
+        (CHANNELS_AND_TASKS, 'channels = ["HR"]\n' + TASKS, r"channels is \['HR'\], expected a list of tables"),
+        (CHANNELS_AND_TASKS, 'channels = "HR"\n' + TASKS, "channels is 'HR', expected a list of tables"),
+        ("low = 10", "lowest = 10", "channel 1: unknown key 'lowest'; allowed are name, kind, static, low"),
+        ("low = 10", 'low = "ten"', "channel 1: low is 'ten', expected a number"),
+        ("low = 10", "low = 400", "channel 'HR': low 400 is not below high 300"),
+        ("static = true", 'static = "yes"', "channel 2: static is 'yes', expected true or false"),
+        ('"categorical"', '"category"', "channel 'sex': kind 'category' is not one of continuous, categorical"),
+        ('["female", "male"]', '"female"', "channel 2: levels is 'female', expected a list of texts or numbers"),
+        ('["female", "male"]', '["female", "female"]', r"channel 2: levels \['female', 'female'\] repeat a value"),
+        ('["female", "male"]', '["a", "b", "A"]', "channel 'sex': spelling 'a' occurs twice"),
+        ('M = "male"', 'M = "man"', "channel 'sex': spelling 'M' means level man"),
+        ('{ f = "female", M = "male" }', "3", "channel 2: spellings is 3, expected a table"),
+        ("edges = [24, 48]", "edges = [48, 24]", "task 'left': kind 'bins' has one or more rising edges"),
+        ("edges = [24, 48]", 'edges = ["24"]', r"task 2: edges is \['24'\], expected a list of numbers"),
+        ('name = "left"', 'name = "HR"', "names used twice among channels and tasks: HR"),
+        ('name = "small"', "name = small", "not a TOML file: .*line 2"),
+    ],
+)
+def test_bad_schemas(tmp_path, old, new, message):
+    assert old in SCHEMA
+    with pytest.raises(InputError, match=rf"schema\.toml: .*{message}"):
+        read(tmp_path, schema=SCHEMA.replace(old, new))
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml: cannot be read \(No such file"):
+        table.read_schema(tmp_path / "none.toml")
+    with pytest.raises(InputError, match=r"none\.csv: cannot be read as a table"):
+        table.read_table(tmp_path / "none.csv")
+    (tmp_path / "hourly.parquet").write_text("no parquet")
+    with pytest.raises(InputError, match=r"hourly\.parquet: cannot be read as a table"):
+        table.read_table(tmp_path / "hourly.parquet")
+    (tmp_path / "hourly.xlsx").write_text("a spreadsheet")
+    with pytest.raises(InputError, match=r"hourly\.xlsx: the table must be a \.csv or \.parquet file"):
+        table.read_table(tmp_path / "hourly.xlsx")
+
+
+def test_numbers_as_levels(tmp_path):
+    """Numbers of a float column are levels, too: 1.0 is level 1."""
+    schema = SCHEMA.replace('["icu", "ward", "home"]', "[1, 2, 3]")
+    text = TABLE.replace("icu", "1.0").replace("HOME", "3").replace(",ward,0,50", ",2,0,50").replace("home", "3.0")
+    dataset, stays, _ = read(tmp_path, text, schema)
+    assert dataset.columns[2:] == ["ward=1", "ward=2", "ward=3"]
+    np.testing.assert_array_equal(stays.values[:, 2], np.float32([3, np.nan, 2, 1, np.nan, 3]))
+
+
+def test_random_split_is_stratified_by_the_first_binary_task(tmp_path):
+    """Here a task with bins comes first, in which every stay has an hour with label 1."""
+    tasks = '[[tasks]]\nname = "left"\nkind = "bins"\nedges = [24, 48]\n[[tasks]]\nname = "ill"\n'
+    schema = SCHEMA.replace('split = "part"', "").replace(TASKS, tasks)
+    rows = [f"{stay},{hour},,80,f,icu,{int(stay % 10 == 0)},{2 - hour},x" for stay in range(100) for hour in range(2)]
+    text = "\n".join([TABLE.split("\n")[0], *rows, ""])
+    _, stays, split = read(tmp_path, text, schema, seed=3)
+    assert [len(split[name]) for name in SPLITS] == [64, 16, 20]
+    assert [sum(int(stay) % 10 == 0 for stay in stays.names[split[name]]) for name in SPLITS] == [6, 2, 2]
+    _, _, again = read(tmp_path, text, schema, seed=3)
+    assert all(split[name].tolist() == again[name].tolist() for name in SPLITS)
+    only_bins = schema.replace('[[tasks]]\nname = "ill"\n', "")
+    assert [len(part) for part in read(tmp_path, text, only_bins)[2].values()] == [64, 16, 20]

@@ -1,0 +1,254 @@
+"""bin/prepare and bin/cohort as users run them: results, messages, exit codes, and what is left behind."""
+
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+
+import h5py
+import pytest
+
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.simulate import write_ward
+from ncl_tf.data.splits import SPLITS
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCHEMA = """
+name = "small"
+stay = "stay"
+hour = "hour"
+[[channels]]
+name = "HR"
+[[tasks]]
+name = "ill"
+"""
+
+
+@pytest.fixture
+def small_table(tmp_path) -> list[str]:
+    """Flags for a small table with its schema."""
+    rows = [f"{stay},{hour},{60 + stay + hour},{int(stay % 5 == 0)}" for stay in range(40) for hour in range(3)]
+    (tmp_path / "hourly.csv").write_text("\n".join(["stay,hour,HR,ill", *rows, ""]))
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    return [f"--source={tmp_path / 'hourly.csv'}", f"--schema={tmp_path / 'schema.toml'}"]
+
+
+def assert_fails(result: subprocess.CompletedProcess, message: str, output: pathlib.Path) -> None:
+    """Exit code 1, the message and no traceback on standard error, nothing at --output or beside it."""
+    assert result.returncode == 1, result.stderr
+    assert message in result.stderr
+    assert result.stderr.splitlines()[-1].startswith(("error: ", "The same command"))
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert not output.exists()
+    assert not output.parent.exists() or not output.parent.is_dir() or not list(output.parent.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        ("physionet2019", ["--source", "--split", "--seed", "--output", "--[no]overwrite"]),
+        ("mimic3_benchmark", ["--source", "--label_row", "--before_first_event", "--categorical", "--output"]),
+        ("table", ["--source", "--schema", "--seed", "--output"]),
+        ("simulate", ["--stays", "--seed", "--form", "--output"]),
+    ],
+)
+def test_help_teaches(run, source, flags):
+    result = run("bin/prepare", source, "--help")
+    assert result.returncode == 0
+    assert f"bin/prepare {source} --" in result.stdout  # an example
+    assert all(flag + ":" in result.stdout for flag in flags)
+    assert "--alsologtostderr" not in result.stdout
+
+
+def test_help_of_bin_prepare(run):
+    assert run("bin/prepare", "--help").returncode == 0
+    assert "physionet2019" in run("bin/prepare").stdout
+    result = run("bin/prepare", "mimic4")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "no source 'mimic4'; choose one of physionet2019, mimic3_benchmark, simulate, table" in result.stderr
+
+
+def test_physionet2019(run, ward, ward_cohort, tmp_path):
+    """Summary, equal bytes every time and for a zip of the same stays, and no overwriting by accident."""
+    output = tmp_path / "new folder" / "ward.h5"
+    command = ["bin/prepare", "physionet2019", f"--source={ward}", "--split=random", f"--output={output}"]
+    result = run(*command)
+    assert result.returncode == 0, result.stderr
+    assert f"written: {output}" in result.stdout
+    assert "in the paper" in result.stdout
+    assert "100%" in result.stderr  # of the progress bar
+    written = output.read_bytes()
+    assert written == ward_cohort.read_bytes()
+    assert list(output.parent.iterdir()) == [output]
+
+    refused = run(*command)
+    assert refused.returncode == 1
+    assert f"error: {output}: exists already; pass --overwrite" in refused.stderr
+    assert output.read_bytes() == written
+
+    with zipfile.ZipFile(tmp_path / "ward.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(ward.glob("*.psv"), reverse=True):
+            archive.write(file, f"training/{file.name}")
+    command[2] = f"--source={tmp_path / 'ward.zip'}"
+    output.write_text("in the way")
+    result = run(*command, "--overwrite")
+    assert result.returncode == 0, result.stderr
+    assert output.read_bytes() == written
+
+
+def test_mimic3_benchmark(run, mimic_ward, mimic_ward_cohort, tmp_path):
+    """The same bytes every time, and for a tar of the folder; flags change labels and columns."""
+    output = tmp_path / "ward.h5"
+    result = run("bin/prepare", "mimic3_benchmark", f"--source={mimic_ward}", f"--output={output}")
+    assert result.returncode == 0, result.stderr
+    assert output.read_bytes() == mimic_ward_cohort.read_bytes()
+
+    with tarfile.open(tmp_path / "multitask.tar.xz", "w:xz", preset=0) as archive:
+        archive.add(mimic_ward, arcname="multitask")
+    command = ["-m", "data_prep.mimic3_benchmark", f"--source={tmp_path / 'multitask.tar.xz'}"]
+    result = run(*command, f"--output={tmp_path / 'tar.h5'}")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "tar.h5").read_bytes() == output.read_bytes()
+
+    flags = ["--label_row=next", "--before_first_event=carry_back", "--categorical=guess"]
+    result = run(*command, *flags, f"--output={tmp_path / 'authors.h5'}")
+    assert result.returncode == 0, result.stderr
+    with h5py.File(output) as ours, h5py.File(tmp_path / "authors.h5") as theirs:
+        assert ours["data/val"].shape[0] == theirs["data/val"].shape[0]
+        assert ours["data/val"].shape[1] < theirs["data/val"].shape[1]  # at least the height has become several columns
+        for first, last, _ in ours["patient_windows/val"][:]:
+            shifted = theirs["labels/val"][first + 1 : last + 1]
+            assert ((shifted == ours["labels/val"][first:last]) | (shifted != shifted)).all()
+
+
+def test_table(run, small_table, tmp_path):
+    output = tmp_path / "table.h5"
+    result = run("bin/prepare", "table", *small_table, "--seed=1", f"--output={output}")
+    assert result.returncode == 0, result.stderr
+    assert f"written: {output}" in result.stdout
+    cohort = Cohort(output)
+    assert (cohort.name, cohort.columns) == ("small", ["HR"])
+    assert sorted(stay for split in SPLITS for stay in cohort[split].stay_names) == sorted(map(str, range(40)))
+
+    described = run("bin/cohort", "describe", output)
+    assert described.returncode == 0
+    assert "ill: positive stays" in described.stdout
+    assert "HR" in described.stdout
+
+
+def test_bad_input(run, ward, mimic_ward, small_table, tmp_path):
+    """One of each program; all the others are told by the same way out (see tests/data_prep)."""
+    output = tmp_path / "out" / "cohort.h5"
+    flag = f"--output={output}"
+    shutil.copytree(ward, tmp_path / "ward")
+    (tmp_path / "ward" / "p000007.psv").write_text("HR,O2Sat\n80,99\n")
+    result = run("bin/prepare", "physionet2019", f"--source={tmp_path / 'ward'}", "--split=random", flag)
+    assert_fails(result, f"error: {tmp_path / 'ward' / 'p000007.psv'}, line 1: no '|' in the header", output)
+
+    shutil.copytree(mimic_ward, tmp_path / "multitask")
+    (tmp_path / "multitask" / "val_listfile.csv").unlink()
+    result = run("bin/prepare", "mimic3_benchmark", f"--source={tmp_path / 'multitask'}", flag)
+    assert_fails(result, f"error: {tmp_path / 'multitask'}: no val_listfile.csv", output)
+
+    path = tmp_path / "hourly.csv"
+    path.write_text(path.read_text().replace("7,2,69,0", "7,2,69,7"))
+    result = run("bin/prepare", "table", *small_table, flag)
+    assert_fails(result, f"error: {path}, line 25, column ill: 7 is not a label; allowed are 0, 1 and empty", output)
+
+
+def test_published_split_needs_all_stays(run, ward, tmp_path):
+    output = tmp_path / "out" / "cohort.h5"
+    result = run("bin/prepare", "physionet2019", f"--source={ward}", f"--output={output}")
+    assert_fails(result, "the 20336 stays of set A and the 20000 of set B together; got 72 and 0 of 72 stays", output)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--source is required"),
+        (["--source=x", "--schema=y", "--split=random"], "Unknown command line flag 'split'"),
+        (["--source=x", "--schema=y", "stray"], "unexpected argument 'stray'; flags are written --name=value"),
+    ],
+)
+def test_bad_flags(run, tmp_path, flags, message):
+    result = run("bin/prepare", "table", f"--output={tmp_path / 'out.h5'}", *flags)
+    assert_fails(result, message, tmp_path / "out.h5")
+
+
+def test_unwritable_output(run, small_table, tmp_path):
+    """Told before anything is read. (Root may write everywhere, so here a file stands where a folder should.)"""
+    (tmp_path / "file").write_text("no folder")
+    output = tmp_path / "file" / "cohort.h5"
+    result = run("bin/prepare", "table", "--source=nowhere.csv", "--schema=nowhere.toml", f"--output={output}")
+    assert_fails(result, f"error: {output.parent}: cannot write into this folder", output)
+    assert (tmp_path / "file").read_text() == "no folder"
+    result = run("bin/prepare", "table", *small_table, f"--output={tmp_path}")
+    assert result.returncode == 1
+    assert f"error: {tmp_path}: is a folder; --output must name a file" in result.stderr
+
+
+def test_full_disk(ward, tmp_path):
+    """Here files may grow to 64 KiB only; the error is clear and the partial file is gone."""
+    output = tmp_path / "out" / "cohort.h5"
+    result = subprocess.run(
+        [sys.executable, "bin/prepare", "physionet2019", f"--source={ward}", "--split=random", f"--output={output}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)),
+    )  # fmt: skip
+    assert_fails(result, f"error: {output}: cannot be written (File too large)", output)
+
+
+def test_killed_while_writing(tmp_path):
+    """A process that is killed in the middle of writing leaves nothing at --output, and the next one is not disturbed."""
+    write_ward(300, seed=2, output=tmp_path / "ward")
+    output = tmp_path / "out" / "cohort.h5"
+    command = [sys.executable, "bin/prepare", "physionet2019", f"--source={tmp_path / 'ward'}", "--split=random"]
+    command += [f"--output={output}"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not list(output.parent.glob(".*.partial")):  # there from the first byte until the last
+            assert process.poll() is None, "finished before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        process.kill()
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    assert not output.exists()
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    assert sum(len(Cohort(output)[split].patient_windows) for split in SPLITS) == 300
+
+
+def test_bin_cohort(run, ward_cohort, tmp_path):
+    result = run("bin/cohort", "describe", ward_cohort)
+    assert result.returncode == 0
+    assert "sepsis: labelled hours" in result.stdout
+    assert "HospAdmTime" in result.stdout
+    missing = run("bin/cohort", "describe", tmp_path / "none.h5")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr.startswith(f"error: {tmp_path / 'none.h5'}: no such file")
+    assert run("bin/cohort", "describe").returncode == 1
+    assert "Usage: bin/cohort describe FILE" in run("bin/cohort", "--help").stdout
+
+
+@pytest.mark.skipif(not (ROOT / ".venv" / "bin" / "python").exists(), reason="needs the project's own .venv")
+def test_programs_need_no_activation(ward_cohort, tmp_path):
+    """From another folder, with a bare environment: the project's .venv is used."""
+    path = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin"])
+    if not shutil.which("python3", path=path):
+        pytest.skip("no python3 outside of environments")
+    result = subprocess.run(
+        [ROOT / "bin" / "cohort", "describe", ward_cohort],
+        cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "physionet2019, 40 columns" in result.stdout

@@ -1,0 +1,88 @@
+"""The README: its Python blocks run as they are, its commands parse, its tables are what results/ says."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ncl_tf import readme
+from ncl_tf.benchmarks.models import built_encoder
+from ncl_tf.serving.export import export_encoder
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, ward_cohort):
+    """A working folder that holds what the README's blocks name."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "ward.h5").symlink_to(ward_cohort)
+    (folder / "runs/quickstart/ncl_w").mkdir(parents=True)
+    export_encoder(folder / "runs/quickstart/ncl_w/encoder", built_encoder(fast=True), 48, 40)
+    return folder
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_block_runs(block, folder):
+    done = subprocess.run([sys.executable, "-c", block], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_encoder_block_needs_nothing_of_this_project(folder):
+    (block,) = [block for block in blocks("python") if "saved_model" in block]
+    code = block + "\nimport sys\nassert not {'ncl_tf', 'tcn', 'gin', 'keras_tcn'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "(2, 64)" in done.stdout
+
+
+def test_table_example_prepares(tmp_path):
+    """The worked example: its schema describes its table (here with enough stays to split)."""
+    (schema,), (table,) = blocks("toml"), blocks("csv")
+    header, *rows = table.strip().split("\n")
+    stays = [row.replace("17,", f"{stay},", 1) for stay in range(40) for row in rows]
+    stays = [row[:-1] + "0" if int(row.split(",")[0]) % 3 else row for row in stays]
+    (tmp_path / "hourly.csv").write_text("\n".join([header, *stays]) + "\n")
+    (tmp_path / "schema.toml").write_text(schema)
+    (command,) = re.findall(r"bin/prepare table .*", TEXT)
+    done = subprocess.run(
+        [sys.executable, ROOT / command.split()[0], *command.split()[1:]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "6 columns, the first 2 static" in done.stdout
+
+
+def test_own_neighborhood_trains(folder, ward_cohort):
+    (block,) = [block for block in blocks("python") if "SameHourOfStay" in block]
+    (folder / "my_neighborhood.py").write_text(block)
+    (command,) = [command for command in blocks("bash") if "my_neighborhood" in command]
+    arguments = (
+        re.sub(r"\\\n", "", command)
+        .replace("PYTHONPATH=. ", "")
+        .replace("bin/train", f"{sys.executable} {ROOT}/bin/train")
+    )
+    done = subprocess.run(
+        f"PYTHONPATH=. {arguments.strip()} --gin_param='jit_compile = False' --run_dir=own",
+        shell=True,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SameHourOfStay" in (folder / "own" / "config.gin").read_text()
+
+
+def test_tables_are_what_results_say():
+    assert readme.build(TEXT, ROOT / "results") == TEXT

@@ -1,6 +1,6 @@
-"""Exact fast forms of what `ncl_tf.encoders` and `ncl_tf.losses` say readably, each tested equal to it."""
+"""Exact fast forms: each computes what its readable counterpart does, and is tested equal to it."""
 
-from ncl_tf.fast.encoder import last_step
+from ncl_tf.fast.encoder import last_step, supports
 from ncl_tf.fast.objective import neighborhood_contrastive_loss
 
-__all__ = ["last_step", "neighborhood_contrastive_loss"]
+__all__ = ["last_step", "neighborhood_contrastive_loss", "supports"]

@@ -49,9 +49,7 @@ class Keys(NamedTuple):
         """With start-up entries appended, up to a multiple of some number of keys."""
         missing = -self.size % multiple
         attributes = (tf.pad(attribute, [[0, missing]], constant_values=-1) for attribute in self.attributes)
-        return self._replace(
-            vectors=tf.pad(self.vectors, [[0, missing], [0, 0]]), attributes=Attributes(*attributes)
-        )
+        return self._replace(vectors=tf.pad(self.vectors, [[0, missing], [0, 0]]), attributes=Attributes(*attributes))
 
     def part(self, start: tf.Tensor, size: int) -> Keys:
         """`size` keys from `start` on; views of anchors that are not among them get an index that is none."""

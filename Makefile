@@ -20,7 +20,7 @@ $(VENV)/.installed: requirements.txt setup.py
 	touch $@
 
 quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, export the encoder
-	bin/prepare simulate --stays=1000 --seed=1 --output=$(WARD)/ward --overwrite
+	bin/prepare simulate --stays=2000 --seed=1 --output=$(WARD)/ward --overwrite
 	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --output=$(WARD)/ward.h5 --overwrite
 	bin/cohort describe $(WARD)/ward.h5
 	bin/train --gin_file=gin/quickstart.gin --run_dir=$(WARD)/ncl_w

@@ -15,12 +15,13 @@ import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
+import gin
 import keras
 
-import gin
 from ncl_tf import augmentations, encoders, fast, losses, neighborhoods
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.protocol import Protocol
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.neighborhoods import Neighborhood
 
@@ -152,6 +153,27 @@ def momentum_contrast(
     )
 
 
+@gin.configurable
+@typed
+def protocol(
+    linear_rate: float = gin.REQUIRED,
+    mlp_rate: float = gin.REQUIRED,
+    fine_tune_rate: float = 1e-5,
+    balanced: bool = False,
+    batch_size: int = 2048,
+    patience: int = 20,
+    max_epochs: int = 1000,
+) -> Protocol:
+    """How representations are judged; see `ncl_tf.evaluation.protocol.Protocol`."""
+    rates = {"linear": linear_rate, "mlp": mlp_rate}
+    return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs)
+
+
+def method() -> Callable[..., keras.Model]:
+    """The factory of the configured method."""
+    return gin.query_parameter("train.method").scoped_configurable_fn
+
+
 def fast_or_readable(use_fast: bool):
     """The objective in its exact fast form or in its readable one."""
     return fast.neighborhood_contrastive_loss if use_fast else losses.neighborhood_contrastive_loss
@@ -201,7 +223,9 @@ def _parse(parse, where: str) -> None:
         parse()
     except OSError as error:
         missing = re.search(r"Unable to open file: (.*)\. Searched", str(error))
-        what = "no such gin file" if missing is None or missing[1] == where else f"includes {missing[1]!r}: no such file"
+        what = (
+            "no such gin file" if missing is None or missing[1] == where else f"includes {missing[1]!r}: no such file"
+        )
         raise InputError(f"{where}: {what}, neither here nor in {GIN_FOLDER.name}/") from error
     except SyntaxError as error:
         reason = re.sub(r"malformed node or string.*", "neither a value nor a reference; texts need quotes", str(error))

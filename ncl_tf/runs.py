@@ -45,14 +45,17 @@ class Run:
             facts: what else must not change, such as the cohort's checksum and columns.
         """
         self._config = config
-        path = self.folder / "run.json"
-        if path.exists():
-            self.record = json.loads(path.read_text(encoding="utf-8"))
+        if (self.folder / "run.json").exists():
+            self.read()
             self._check_same(facts)
             return
         if self.folder.exists() and not self._is_free():
             raise InputError(f"{self.folder}: holds other files than a run's; name an empty or new --run_dir")
         self.record = {"status": "started", "wall_seconds": 0.0, "step": 0, **facts, **environment()}
+
+    def read(self) -> None:
+        """Reads run.json."""
+        self.record = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
 
     def start(self) -> None:
         """Writes configuration and record of a new run, once it is known to be valid: a refused one leaves no traces."""
@@ -159,8 +162,9 @@ class Run:
 
 
 def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """All variables of a compiled model and its optimizer by path."""
-    variables = model.variables + model.optimizer.variables
+    """All variables of a model, and of its optimizer once it is compiled, by path."""
+    optimizer = getattr(model, "optimizer", None)
+    variables = model.variables + (optimizer.variables if optimizer else [])
     named = {variable.path: variable for variable in variables}
     if len(named) < len({id(variable) for variable in variables}):
         raise RuntimeError("two variables share a path; name the layers apart")
@@ -168,8 +172,10 @@ def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def assign(model: keras.Model, values: dict[str, np.ndarray], path: pathlib.Path) -> None:
-    """Sets all variables of a compiled model to a checkpoint's values."""
+    """Sets all variables of a model to a checkpoint's values; one that is not compiled has no use for the optimizer's."""
     variables = named_variables(model)
+    if not getattr(model, "optimizer", None):
+        values = {name: value for name, value in values.items() if name.startswith(f"{model.name}/")}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     other = {name for name, value in values.items() if shapes.get(name) != value.shape} | (
         shapes.keys() - values.keys()

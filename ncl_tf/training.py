@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import gin
 import keras
 import tensorflow as tf
 from tqdm import tqdm
 
-import gin
 from ncl_tf.config import typed
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
@@ -182,7 +182,8 @@ def _announce(
         )
         fill = model.queue_size // (batch_size * (1 if model.authors_keys else 2))
         print(
-            f"  queue of {model.queue_size:,} keys: the loss rises in the first {fill:,} steps, while real keys replace random ones"
+            f"  queue of {model.queue_size:,} keys: the loss rises in the first {fill:,} steps, "
+            "while real keys replace random ones"
         )
     if first:
         print(f"  going on from step {first:,}")

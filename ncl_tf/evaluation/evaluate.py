@@ -6,20 +6,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import gin
 import keras
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from ncl_tf import config, files
+from ncl_tf import config, files, training  # noqa: F401 - a run's configuration binds training
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.windows import HISTORY
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import HEADS
 from ncl_tf.evaluation.protocol import FEATURES, Judge, Judged
-from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import Run, environment
 from ncl_tf.serving.export import export_classifier
 
@@ -29,8 +27,8 @@ class Question:
     """What to find out about a run.
 
     Attributes:
-        task: name of the task; None: the cohort's first, or the one that an End-to-End run was trained on.
-        head: 'linear' or 'mlp'; None: 'mlp', or the one that an End-to-End run has.
+        task: name of the task; None: the cohort's first.
+        head: 'linear' or 'mlp'.
         features: 'representation', or as sanity baselines the raw 'last_hour' or 'window'.
         fine_tune: train the encoder, too.
         labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
@@ -38,7 +36,7 @@ class Question:
     """
 
     task: str | None = None
-    head: str | None = None
+    head: str = "mlp"
     features: str = "representation"
     fine_tune: bool = False
     labels: float = 1.0
@@ -47,12 +45,12 @@ class Question:
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
-            ("head", self.head, (None, *HEADS)),
+            ("head", self.head, HEADS),
             ("features", self.features, FEATURES),
             ("split", self.split, SPLITS),
         ):
             if value not in allowed:
-                raise InputError(f"{name} is {value!r}; allowed: {', '.join(str(v) for v in allowed if v)}")
+                raise InputError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
 
     @property
     def name(self) -> str:
@@ -76,7 +74,7 @@ def evaluate(
     """Answers a question about the run in `folder`, writes `evaluations/<name>.*` there and returns the JSON's content."""
     began = time.monotonic()
     run, data, model = load_run(folder, cohort, gin_params)
-    question = completed(question, model, data)
+    question = dataclasses.replace(question, task=question.task or data.tasks[0].name)
     output = run.folder / "evaluations" / f"{question.name}.json"
     if output.exists() and not overwrite:
         raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
@@ -89,11 +87,8 @@ def evaluate(
         "name": question.name,
         "question": dataclasses.asdict(question),
         **scores,
-        "best_epoch": judged.fitted.best_epoch if judged.fitted else run.record.get("best_epoch"),
-        "stopped_by_budget": judged.fitted.stopped_by_budget
-        if judged.fitted
-        else run.record.get("stopped_by_budget", False),
-        "curve": judged.fitted.curve if judged.fitted else [],
+        "best_epoch": judged.fitted.best_epoch,
+        "curve": judged.fitted.curve,
         "protocol": dataclasses.asdict(protocol),
         "run": {
             key: run.record[key] for key in ("seed", "budget", "dataset", "cohort_checksum", "step", "wall_seconds")
@@ -131,31 +126,16 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
             f"{data.path}: another cohort than the run's; its SHA-256 is {data.checksum}, "
             f"the run's {run.record['cohort_checksum']}"
         )
-    model = gin.query_parameter("train.method").configurable.wrapped(cohort=data, seed=run.record["seed"], fast=True)
-    model.build((None, getattr(model, "history", HISTORY), len(data.columns)))
-    run.restore_best(model)
+    model = config.method()(cohort=data, seed=run.record["seed"], fast=True)
+    model.build((None, HISTORY, len(data.columns)))
+    run.restore(model)
     return run, data, model
-
-
-def completed(question: Question, model: keras.Model, data: Cohort) -> Question:
-    """The question with task and head filled in; an End-to-End run answers only for its own."""
-    if not isinstance(model, Classifier):
-        return dataclasses.replace(question, task=question.task or data.tasks[0].name, head=question.head or "mlp")
-    task, head = data.tasks[model.task].name, "mlp" if len(model.head.layers) > 1 else "linear"
-    for what, asked, own in (("task", question.task, task), ("head", question.head, head)):
-        if asked not in (None, own):
-            raise InputError(f"this End-to-End run was trained with {what} {own!r}; it cannot be judged with {asked!r}")
-    if question.fine_tune or question.labels != 1:
-        raise InputError("an End-to-End run is only scored; --fine_tune and --labels are for pre-trained encoders")
-    return dataclasses.replace(question, task=task, head=head)
 
 
 def answer(judge: Judge, question: Question, model: keras.Model, progress: Callable) -> Judged:
     """The classifier that the question asks for."""
     if question.features != "representation":
         return judge.raw(question.features, question.head)
-    if isinstance(model, Classifier):
-        return judge.trained(model)
     if question.fine_tune:
         return judge.fine_tuned(model.encoder, question.head)
     return judge.frozen(model.encoder, question.head, progress)

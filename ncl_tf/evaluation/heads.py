@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 
 import keras
@@ -96,12 +95,10 @@ class Fitted:
     Attributes:
         best_epoch: the one whose weights the classifier has now, counted from 1.
         curve: training and validation loss of each epoch.
-        stopped_by_budget: whether time ran out before the validation loss stopped falling.
     """
 
     best_epoch: int
     curve: list[dict[str, float]]
-    stopped_by_budget: bool
 
 
 def fit(
@@ -114,7 +111,6 @@ def fit(
     batch_size: int = 2048,
     patience: int = 20,
     max_epochs: int = 1000,
-    wall_seconds: float = math.inf,
     report: Callable[[int, float, float], None] = lambda epoch, loss, val_loss: None,
 ) -> Fitted:
     """Trains with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch's weights.
@@ -127,10 +123,9 @@ def fit(
         seed: of the order of samples.
         batch_size: samples per step; the last batch of an epoch may be smaller.
         patience: epochs to wait for a better validation loss.
-        max_epochs, wall_seconds: at the most.
+        max_epochs: at the most.
         report: called after each epoch.
     """
-    began = time.monotonic()
     optimizer = keras.optimizers.Adam(learning_rate)
     optimizer.build(classifier.trainable_variables)
     run_epoch = _epoch_function(classifier, optimizer, training, weights, batch_size)
@@ -143,11 +138,10 @@ def fit(
         report(epoch, loss, val_loss)
         if val_loss < best_loss:
             best_loss, best_epoch, best_weights = val_loss, epoch, classifier.get_weights()
-        out_of_time = time.monotonic() - began > wall_seconds
-        if out_of_time or epoch - best_epoch >= patience:
+        elif epoch - best_epoch >= patience:
             break
     classifier.set_weights(best_weights)
-    return Fitted(best_epoch, curve, out_of_time)
+    return Fitted(best_epoch, curve)
 
 
 def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> float:

@@ -1,7 +1,6 @@
 """How a representation is judged (section 5 of the paper): a head is trained and chosen, then the test split is seen once."""
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.declaration import Task
-from ncl_tf.data.windows import Windows
+from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
@@ -33,7 +32,6 @@ class Protocol:
         batch_size: for all labels; with a fraction of them, the same fraction of it.
         patience: epochs without a better validation loss.
         max_epochs: at the most.
-        wall_minutes: at the most, for fine-tuning; None: no limit.
     """
 
     rates: dict[str, float]
@@ -42,7 +40,6 @@ class Protocol:
     batch_size: int = 2048
     patience: int = 20
     max_epochs: int = 1000
-    wall_minutes: float | None = None
 
 
 @dataclasses.dataclass
@@ -51,13 +48,13 @@ class Judged:
 
     Attributes:
         classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone.
-        fitted: its training; None if it came trained.
+        fitted: its training.
         predict: split -> class probabilities of all its hours, labelled or not, [hours, K].
         seconds: of training, embedding included.
     """
 
     classifier: keras.Model
-    fitted: Fitted | None
+    fitted: Fitted
     predict: Callable[[str], np.ndarray]
     seconds: float
 
@@ -153,18 +150,12 @@ class Judge:
                 made, fitted, lambda split: self._predict(made, self.cohort[split].data), time.monotonic() - began
             )
         flat = keras.Sequential([keras.layers.Flatten(), make_head(head, self.task.classes)])
-        return self._fit_on_windows(flat, self.protocol.rates[head], math.inf, began)
+        return self._fit_on_windows(flat, self.protocol.rates[head], began)
 
     def fine_tuned(self, encoder: Encoder, head: str) -> Judged:
         """A new head and the encoder, trained together."""
         classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
-        minutes = self.protocol.wall_minutes
-        wall_seconds = math.inf if minutes is None else 60 * minutes
-        return self._fit_on_windows(classifier, self.protocol.fine_tune_rate, wall_seconds, time.monotonic())
-
-    def trained(self, classifier: Classifier) -> Judged:
-        """A classifier that came trained, such as End-to-End."""
-        return Judged(classifier, None, self._predict_windows(classifier), 0.0)
+        return self._fit_on_windows(classifier, self.protocol.fine_tune_rate, time.monotonic())
 
     def score(self, judged: Judged, split: str) -> tuple[dict[str, Any], np.ndarray]:
         """Metrics over a split's labelled hours, with intervals over stays, and the predictions of all its hours [H, K]."""
@@ -197,7 +188,9 @@ class Judge:
         return head
 
     def _classifier(self, encoder: Encoder, head: keras.Model) -> Classifier:
-        return Classifier(encoder, head, self.position, self.weights, self.seed)
+        classifier = Classifier(encoder, head, self.position, self.weights, self.seed)
+        classifier.build((None, HISTORY, len(self.cohort.columns)))
+        return classifier
 
     def _labelled(self, split: str) -> np.ndarray:
         return self.training_rows if split == "train" else labelled_rows(self.cohort[split], self.position)
@@ -220,16 +213,16 @@ class Judge:
             Samples.from_array(features(split), self.cohort[split].classes[:, self.position], self._labelled(split))
             for split in ("train", "val")
         ]
-        return head, self._fit(head, *samples, self.protocol.rates[kind], math.inf)
+        return head, self._fit(head, *samples, self.protocol.rates[kind])
 
-    def _fit_on_windows(self, classifier: keras.Model, rate: float, wall_seconds: float, began: float) -> Judged:
+    def _fit_on_windows(self, classifier: keras.Model, rate: float, began: float) -> Judged:
         keras.utils.set_random_seed(self.seed)
-        classifier(tf.zeros([1, Windows(self.cohort["val"]).history, len(self.cohort.columns)]))
+        classifier(tf.zeros([1, HISTORY, len(self.cohort.columns)]))  # creates the weights of a flat baseline
         samples = [self._windows(split, self._labelled(split)) for split in ("train", "val")]
-        fitted = self._fit(classifier, *samples, rate, wall_seconds)
+        fitted = self._fit(classifier, *samples, rate)
         return Judged(classifier, fitted, self._predict_windows(classifier), time.monotonic() - began)
 
-    def _fit(self, classifier: keras.Model, training: Samples, validation: Samples, rate: float, wall: float) -> Fitted:
+    def _fit(self, classifier: keras.Model, training: Samples, validation: Samples, rate: float) -> Fitted:
         return fit(
             classifier,
             training,
@@ -240,7 +233,6 @@ class Judge:
             self.batch_size,
             self.protocol.patience,
             self.protocol.max_epochs,
-            wall,
             self.report,
         )
 

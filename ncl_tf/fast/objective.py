@@ -60,7 +60,8 @@ def neighborhood_contrastive_loss(
 
     @tf.custom_gradient
     def terms(projections: tf.Tensor):
-        scaled = projections / temperature
+        # The gradient is written by hand: without this, persistent tapes would also derive every chunk's.
+        scaled = tf.stop_gradient(projections) / temperature
         positives = tf.gather(views.vectors, other)
         found = _find(scaled, attributes, views, positives, neighborhood, chunk)
         alignment = found.all.log - tf.reduce_sum(scaled * found.neighbors.mean_key, axis=1)

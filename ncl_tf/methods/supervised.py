@@ -38,9 +38,11 @@ class Classifier(keras.Model):
         self.mean_loss = keras.metrics.Mean(name="loss")
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates all variables for windows of shape [batch, hours, columns]."""
-        self.encoder.build(input_shape)
-        self.head.build((None, self.encoder.merge.units))
+        """Creates those variables that are not there yet, for windows of shape [batch, hours, columns]."""
+        if not self.encoder.built:
+            self.encoder.build(input_shape)
+        if not self.head.built:
+            self.head.build((None, self.encoder.merge.units))
         self.built = True
 
     def sample_rows(self, split: SplitData) -> np.ndarray:

@@ -1,0 +1,148 @@
+"""`bin/train` as users run it: processes that are killed, go on, have nothing to do, or refuse."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+STEPS, REPORT_EVERY = 60, 20
+TINY = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (1,),
+    "encoder.filters": 8,
+    "batch_size": 64,
+    "queue_size": 512,
+    "steps": STEPS,
+    "report_every": REPORT_EVERY,
+}
+
+
+def command(cohort: pathlib.Path, run_dir: pathlib.Path | None, *flags: str, **macros) -> list[str]:
+    params = TINY | {"cohort": str(cohort)} | macros
+    return [
+        sys.executable,
+        str(ROOT / "bin" / "train"),
+        "--gin_file=gin/paper/physionet2019/ncl_w.gin",
+        *(f"--gin_param={name} = {value!r}" for name, value in params.items()),
+        *([f"--run_dir={run_dir}"] if run_dir else []),
+        *flags,
+    ]
+
+
+def start(arguments: list[str], folder: pathlib.Path) -> subprocess.Popen:
+    """In a folder that is not the project's, as after an installation."""
+    return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen) -> None:
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+
+
+def checkpoints(run_dir: pathlib.Path) -> list[int]:
+    return sorted(int(path.stem.split("-")[1]) for path in run_dir.glob("checkpoints/step-*.npz"))
+
+
+def state(run_dir: pathlib.Path, step: int = STEPS) -> dict[str, np.ndarray]:
+    with np.load(run_dir / "checkpoints" / f"step-{step:08d}.npz") as archive:
+        return dict(archive)
+
+
+def contents(run_dir: pathlib.Path) -> dict[pathlib.Path, bytes]:
+    return {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def cohort(ward_cohort: pathlib.Path) -> pathlib.Path:
+    return ward_cohort
+
+
+@pytest.fixture(scope="module")
+def runs(cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path]:
+    """A run without interruption, and one that is killed between its first and its last checkpoint."""
+    folder = tmp_path_factory.mktemp("runs")
+    whole, killed = folder / "whole", folder / "killed"
+    undisturbed = start(command(cohort, whole), folder)
+    process = start(command(cohort, killed), folder)
+    wait_for(lambda: checkpoints(killed) != [], process)
+    time.sleep(0.1)  # into the steps of the next report
+    os.kill(process.pid, signal.SIGKILL)
+    assert finish(process)[0] == -signal.SIGKILL
+    assert 0 < checkpoints(killed)[-1] < STEPS
+    code, out, err = finish(undisturbed)
+    assert code == 0, err
+    assert f"Encoder: {whole / 'encoder'}" in out
+    return whole, killed
+
+
+def test_a_killed_run_ends_like_one_that_was_left_alone(
+    runs: tuple[pathlib.Path, pathlib.Path], cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    whole, killed = runs
+    before = checkpoints(killed)[-1]
+    moved = shutil.copy(cohort, tmp_path / "moved.h5")
+    code, out, err = finish(start(command(moved, killed), tmp_path))
+    assert code == 0, err
+    assert f"going on from step {before}" in out
+    expected, found = state(whole), state(killed)
+    assert found.keys() == expected.keys()
+    assert {"momentum_contrast/queue_keys", "momentum_contrast/queue_stay", "adam/iteration"} <= found.keys()
+    for name, value in expected.items():
+        assert value.tobytes() == found[name].tobytes(), name
+    assert (whole / "metrics.jsonl").read_bytes() == (killed / "metrics.jsonl").read_bytes()
+    steps = [json.loads(line)["step"] for line in (killed / "metrics.jsonl").read_text().splitlines()]
+    assert steps == list(range(REPORT_EVERY, STEPS + 1, REPORT_EVERY))
+    assert json.loads((killed / "run.json").read_text())["status"] == "finished"
+    assert (killed / "encoder" / "saved_model.pb").exists()
+
+
+def test_finished_runs_other_configurations_and_bad_input(
+    runs: tuple[pathlib.Path, pathlib.Path], cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Exit codes, where messages go, and that nothing changes; the processes run side by side."""
+    whole, _ = runs
+    (tmp_path / "mine.py").write_text(
+        "import gin\n\n@gin.configurable\ndef same_parity(anchors, keys):\n"
+        "    return anchors.hour[:, None] % 2 == keys.hour[None, :] % 2\n"
+    )
+    before = contents(whole)
+    cases = {
+        "finished": command(cohort, whole),
+        "other": command(cohort, whole, temperature=0.2),
+        "no file": [*command(cohort, tmp_path / "run"), "--gin_file=gin/no_such.gin"],
+        "no module": command(cohort, tmp_path / "run", "--import=no_such_module"),
+        # A neighbourhood of one's own is found, or gin would complain first; the default run directory is not made.
+        "own": command(cohort, None, "--import=mine", "--gin_param=momentum_contrast.neighborhood = @same_parity", steps=0),
+    }
+    results = {}
+    for pair in (["finished", "other"], ["no file", "no module"], ["own"]):
+        processes = {name: start(cases[name], tmp_path) for name in pair}
+        results |= {name: finish(process) for name, process in processes.items()}
+    assert results["finished"][0] == 0
+    assert results["finished"][1] == f"{whole}: this run is finished ({STEPS} steps); nothing to do\n"
+    assert contents(whole) == before
+    for name, message in {
+        "other": f"{whole}: holds a run with another configuration; name another --run_dir, or use the same. "
+        "Different are\n  temperature = 0.2   (the run has 0.1)",
+        "no file": "gin/no_such.gin: no such gin file, neither here nor in gin/",
+        "no module": "--import=no_such_module: No module named 'no_such_module'",
+        "own": "steps is 0; allowed: 1 or more",
+    }.items():
+        assert results[name] == (1, "", f"error: {message}\n")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["mine.py"]

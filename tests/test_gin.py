@@ -1,0 +1,309 @@
+"""The gin tree: every file parses, builds what the paper says, trains; and what is not right is told."""
+
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import gin
+import keras
+import numpy as np
+import pytest
+
+from ncl_tf import config, training
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.errors import InputError
+from ncl_tf.methods.momentum import MomentumContrast
+from ncl_tf.neighborhoods import Intersection, SameLabel, SameStayWithin
+
+FILES = sorted(str(path.relative_to(config.GIN_FOLDER)) for path in config.GIN_FOLDER.rglob("*.gin"))
+RHO = {"physionet2019": 0.99, "mimic3_benchmark": 0.999}  # paper, section 5.3
+
+
+class Row(NamedTuple):
+    """A row of the paper's Table 1 with the settings of section 5.3 and the caption of Table 2."""
+
+    alpha: float
+    neighborhood: str  # n_w, n_y or both
+    window: float | None = 0  # of n_w; None: infinite
+    task: str | None = None
+    frozen: bool = False
+
+
+PAPER = {
+    "physionet2019/cl": Row(1.0, "n_w", 0),
+    "physionet2019/sacl": Row(0.0, "n_w", None),
+    "physionet2019/clocs": Row(1.0, "n_w", None),
+    "physionet2019/scl": Row(1.0, "n_y", task="sepsis"),
+    "physionet2019/ncl_w": Row(0.4, "n_w", 12),
+    "physionet2019/ncl_y": Row(0.9, "n_y", task="sepsis"),
+    "mimic3_benchmark/cl": Row(1.0, "n_w", 0),
+    "mimic3_benchmark/sacl": Row(0.0, "n_w", None),
+    "mimic3_benchmark/clocs": Row(1.0, "n_w", None),
+    "mimic3_benchmark/scl_decompensation": Row(1.0, "n_y", task="decompensation", frozen=True),
+    "mimic3_benchmark/scl_length_of_stay": Row(1.0, "n_y", task="length_of_stay", frozen=True),
+    "mimic3_benchmark/ncl_w": Row(0.3, "n_w", 16),
+    "mimic3_benchmark/ncl_y_decompensation": Row(0.9, "n_y", task="decompensation"),
+    "mimic3_benchmark/ncl_y_length_of_stay": Row(0.9, "n_y", task="length_of_stay"),
+    "mimic3_benchmark/ncl_wy_decompensation": Row(1.0, "both", 16, "decompensation"),
+    "mimic3_benchmark/ncl_wy_length_of_stay": Row(1.0, "both", 16, "length_of_stay"),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_configuration_stays() -> Iterator[None]:
+    yield
+    gin.clear_config()
+
+
+@pytest.fixture(scope="session")
+def cohorts(ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> dict[str, Cohort]:
+    return {"physionet2019": Cohort(ward_cohort), "mimic3_benchmark": Cohort(mimic_ward_cohort)}
+
+
+def load(*files: str, **macros) -> dict:
+    """Bindings of `train`, macros and references resolved."""
+    params = {"cohort": "nowhere.h5", "fast": False, "jit_compile": False} | macros
+    config.load(files, [f"{name} = {value!r}" for name, value in params.items()])
+    return gin.get_bindings(training.train)
+
+
+def build(*files: str, cohort: Cohort, **macros) -> tuple[MomentumContrast, dict]:
+    """The model that `train` would make, and the bindings of `train`."""
+    bound = load(*files, **macros)
+    return bound["method"](cohort=cohort, seed=bound["seed"], fast=bound["fast"]), bound
+
+
+def neighborhood_of(row: Row, inclusive: bool = False) -> list:
+    parts = {"n_w": [SameStayWithin(row.window, inclusive)], "n_y": [SameLabel()]}
+    return parts.get(row.neighborhood, parts["n_w"] + parts["n_y"])
+
+
+def parts_of(neighborhood) -> list:
+    return list(neighborhood.neighborhoods) if isinstance(neighborhood, Intersection) else [neighborhood]
+
+
+def test_there_is_a_file_for_every_contrastive_row_and_no_other() -> None:
+    assert {file for file in FILES if file.startswith("paper/")} == {f"paper/{name}.gin" for name in PAPER}
+    assert not list(config.GIN_FOLDER.rglob("*.py"))  # it would shadow gin-config
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_papers_file_builds_its_row(name: str, cohorts: dict[str, Cohort]) -> None:
+    dataset, row = name.split("/")[0], PAPER[name]
+    model, bound = build(f"paper/{name}.gin", cohort=cohorts[dataset])
+    assert (model.alpha, model.temperature, model.momentum) == (row.alpha, 0.1, RHO[dataset])
+    assert parts_of(model.neighborhood) == neighborhood_of(row)
+    tasks = {"physionet2019": ["sepsis"], "mimic3_benchmark": [task.name for task in cohorts[dataset].tasks]}[dataset]
+    assert model.task == (None if row.task is None else tasks.index(row.task))
+    assert model.freeze_projector == row.frozen
+    assert (model.queue_size, bound["batch_size"], bound["steps"]) == (65536, 2048, 25000)
+    assert not (model.authors_keys or model.independent_start)
+    for encoder in (model.encoder, model.momentum_encoder):
+        assert (encoder.tcn.nb_filters, encoder.tcn.kernel_size, encoder.merge.units) == (64, 2, 64)
+        assert tuple(encoder.tcn.dilations) == (1, 2, 4, 8, 16)
+        assert encoder.static_columns == {"physionet2019": 5, "mimic3_benchmark": 1}[dataset]
+        assert encoder.static_dropout.rate == 0
+    assert model.augmentation.columns_apart == model.encoder.static_columns
+    assert [type(layer).__name__ for layer in model.augmentation.layers] == [
+        "HistoryCutout",
+        "HistoryCrop",
+        "GaussianNoise",
+        "ChannelDropout",
+    ]
+
+
+def rates(bound: dict) -> keras.optimizers.schedules.LearningRateSchedule:
+    return training.schedule(bound["steps"], bound["warmup"], bound["lowest_rate"], bound["highest_rate"])
+
+
+def test_learning_rate_is_the_papers() -> None:
+    rate = rates(load("paper/physionet2019/cl.gin"))
+    for step, expected in ((0, 1e-5), (1250, 5.05e-4), (2500, 1e-3), (13750, 5.05e-4), (25000, 1e-5)):
+        assert float(rate(step)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_papers_file_trains_two_steps(name: str, cohorts: dict[str, Cohort]) -> None:
+    cohort = cohorts[name.split("/")[0]]
+    files = (f"paper/{name}.gin", "budgets/smoke.gin")
+    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (1,), "encoder.filters": 8}), cohort)
+
+
+def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
+    """Two steps change the networks and bring real keys into the queue; loss and weights stay finite."""
+    windows = Windows(cohort["train"])
+    training.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), run_eagerly=True)
+    model.build((None, HISTORY, len(cohort.columns)))
+    before = [np.array(variable) for variable in model.trainable_variables]
+    batches = windows.training(bound["batch_size"], bound["seed"])
+    logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
+    assert np.isfinite(logs["loss"]).all()
+    assert int(model.optimizer.iterations) == bound["steps"] == 2
+    moved = [not np.array_equal(old, new) for old, new in zip(before, model.trainable_variables, strict=True)]
+    assert np.mean(moved) > 0.9
+    enqueued = 2 * bound["batch_size"] * (1 if model.authors_keys else 2)
+    assert np.sum(np.array(model.queue.attributes.stay) >= 0) == min(enqueued, model.queue_size)
+
+
+# The authors' code
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_authors_code_flips_every_point(name: str, cohorts: dict[str, Cohort]) -> None:
+    dataset, row = name.split("/")[0], PAPER[name]
+    joint = row.neighborhood == "both"
+    switch = "authors_code_joint.gin" if joint else "authors_code.gin"
+    model, bound = build(f"paper/{name}.gin", switch, cohort=cohorts[dataset])
+    assert model.authors_keys  # both the keys of an anchor and what is enqueued
+    assert parts_of(model.neighborhood) == neighborhood_of(row, inclusive=True)
+    assert model.independent_start
+    assert model.augmentation.columns_apart == 0  # noise and channel dropout on the static values, too
+    assert (model.encoder.static_dropout.rate, model.momentum_encoder.static_dropout.rate) == (0.5, 0.5)
+    assert not model.freeze_projector
+    steps, warmup, batch_size = (50_001, 5_000, 1024) if joint else (25_001, 2_500, 2048)
+    assert (bound["steps"], bound["batch_size"]) == (steps, batch_size)
+    schedule = rates(bound)
+    assert (schedule.warmup_steps, schedule.decay_steps) == (warmup, steps - warmup)
+    # and nothing else
+    assert (model.alpha, model.temperature, model.momentum, model.queue_size) == (row.alpha, 0.1, RHO[dataset], 65536)
+
+
+def test_authors_code_trains_two_steps(cohorts: dict[str, Cohort]) -> None:
+    cohort = cohorts["mimic3_benchmark"]
+    files = ("paper/mimic3_benchmark/ncl_wy_decompensation.gin", "authors_code_joint.gin", "budgets/smoke.gin")
+    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (1,)}), cohort)
+
+
+# Every file
+
+FRAGMENTS = {  # what a file that is only a part of a configuration needs before and after it
+    "base.gin": (["methods/cl.gin"], {"momentum": 0.9}),
+    "datasets/": (["methods/cl.gin"], {}),
+    "methods/n_w.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "window": 3}),
+    "methods/n_y.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis"}),
+    "methods/n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "window": 3}),
+    "methods/ncl_wy.gin": (["datasets/physionet2019.gin"], {"task": "sepsis", "window": 3}),
+    "methods/": (["datasets/physionet2019.gin"], {}),
+    "budgets/": (["paper/physionet2019/cl.gin"], {}),
+    "authors_code": (["paper/physionet2019/ncl_w.gin"], {}),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_parses_is_complete_and_can_be_read_back(file: str, cohorts: dict[str, Cohort]) -> None:
+    context, macros = next((FRAGMENTS[part] for part in FRAGMENTS if file.startswith(part)), ([], {}))
+    files = [file, *context] if file == "base.gin" or file.startswith("datasets/") else [*context, file]
+    cohort = cohorts["mimic3_benchmark" if "mimic3_benchmark" in file else "physionet2019"]
+    model, bound = build(*files, cohort=cohort, **macros)
+    assert model.queue_size % (2 * bound["batch_size"]) == 0
+    assert bound["steps"] % bound["report_every"] == 0 or file.startswith("authors_code")
+    once = gin.config_str()
+    gin.clear_config()
+    gin.parse_config(once)
+    assert gin.config_str() == once
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_number_carries_its_source(file: str) -> None:
+    lines = (config.GIN_FOLDER / file).read_text(encoding="utf-8").splitlines()
+    about = lines[0].startswith("# ")
+    for line in lines:
+        number = re.match(r"[\w.]+ = .*\d", line.split("#")[0])
+        assert not number or "# " in line or (about and file != "base.gin"), f"{file}: {line}"
+
+
+def test_budgets_are_what_they_say() -> None:
+    sizes = {}
+    for budget in ("paper", "paper_quarter", "laptop", "smoke"):
+        bound = load("paper/physionet2019/cl.gin", f"budgets/{budget}.gin")
+        assert bound["budget"] == budget
+        sizes[budget] = bound["steps"], bound["batch_size"], config.macro("queue_size")
+    assert sizes["paper"] == (25000, 2048, 65536)
+    assert sizes["paper_quarter"] == (6250, 2048, 65536)
+    assert sizes["smoke"][0] == 2
+
+
+# Errors
+
+
+def refusal(*files: str, params: tuple[str, ...] = ()) -> str:
+    with pytest.raises(InputError) as error:
+        config.load(files, params)
+    return str(error.value)
+
+
+CL = "paper/physionet2019/cl.gin"
+COHORT = "cohort = 'nowhere.h5'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alpha = = 3", "not valid gin: Unable to parse value. (mine.gin, line 1)"),
+        ("alpha 3", "not valid gin: Couldn't parse statement, expected ':' or '='. (mine.gin, line 1)"),
+        ("alpha = [1, 2", "not valid gin: "),
+        ("task = sepsis", "not valid gin: neither a value nor a reference; texts need quotes"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("include 'no_such_file.gin'", "includes 'no_such_file.gin': no such file, neither here nor in gin/"),
+        ("trian.steps = 3", "No configurable matching 'trian'. Did you mean 'train'?"),
+        ("train.stepz = 3", "Configurable 'train' doesn't have a parameter named 'stepz'. Did you mean 'steps'?"),
+        (
+            "SameStayWithin.windw = 3",
+            "Configurable 'SameStayWithin' doesn't have a parameter named 'windw'. Did you mean 'window'?",
+        ),
+        ("train.method = @momentum_contras", "No configurable matching reference '@momentum_contras'. Did you mean"),
+    ],
+)
+def test_malformed_files_and_unknown_bindings_are_told(text: str, message: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "mine.gin"
+    file.write_text(text + "\n")
+    assert refusal(CL, str(file)).startswith(f"{file}: {message}")
+    if not text.startswith(("import", "include")):
+        assert refusal(CL, params=(text,)).startswith(f"--gin_param={text!r}: {message.split('(')[0]}")
+
+
+def test_files_that_are_not_there_or_not_text_are_told(tmp_path: pathlib.Path) -> None:
+    assert refusal("no_such.gin") == "no_such.gin: no such gin file, neither here nor in gin/"
+    assert refusal(str(tmp_path)).startswith(f"{tmp_path}: no such gin file")
+    (tmp_path / "cohort.h5").write_bytes(b"\x89HDF\r\n\xff")
+    assert refusal(str(tmp_path / "cohort.h5")).startswith(f"{tmp_path / 'cohort.h5'}: ")
+
+
+def test_unknown_and_missing_macros_are_told() -> None:
+    assert refusal(CL, params=(COHORT, "alhpa = 1")) == (
+        "this configuration uses no macro 'alhpa'; did you mean 'alpha'?"
+    )
+    assert refusal("paper/physionet2019/scl.gin", params=(COHORT, "window = 3")).startswith(
+        "this configuration uses no macro 'window'; it uses alpha, batch_size, "
+    )
+    assert refusal(CL) == "macro 'cohort' is not set; add --gin_param=\"cohort = 'path/to/file.h5'\""
+    assert refusal("datasets/physionet2019.gin", params=(COHORT,)) == (
+        "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
+    )
+    assert "it uses none: name the file of a method first" in refusal("budgets/smoke.gin")
+
+
+def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, cohorts: dict[str, Cohort]) -> None:
+    (tmp_path / "empty.gin").write_text("")
+    config.load([str(tmp_path / "empty.gin")], [])
+    with pytest.raises(InputError, match="macro 'seed' is not set; name the file of a method"):
+        config.macro("seed")
+    message = "no 'cohort', 'method', .* for 'train'; name the file of a method first"
+    with pytest.raises(InputError, match=message), config.plain_errors():
+        training.train(None)
+    config.load(["datasets/physionet2019.gin"], [COHORT, "alpha = 1"])
+    with pytest.raises(InputError, match="no 'neighborhood' for 'momentum_contrast'"), config.plain_errors():
+        config.momentum_contrast(cohorts["physionet2019"], 0, False)
+
+
+def test_files_are_found_here_before_in_the_projects_folder(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd
+) -> None:
+    (tmp_path / "mine.gin").write_text("include 'paper/physionet2019/ncl_w.gin'\nalpha = 0.7  # mine\n")
+    monkeypatch.chdir(tmp_path)
+    config.load(["mine.gin"], [COHORT, "window = 3"])
+    assert (config.macro("alpha"), config.macro("window")) == (0.7, 3)
+    assert capfd.readouterr().err == ""  # gin's own notes about places where it looked in vain

@@ -17,9 +17,7 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.heads import Samples, class_weights, embed, fit, make_head, predictor
 
 
-@pytest.mark.parametrize(
-    "seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
 def test_quickstart_learns(seed, tmp_path):
     """Contrastive accuracy at least 100 times chance; sepsis by an MLP head at least 0.02 AUROC above raw last hours."""
     write_ward(3000, seed=seed, output=tmp_path / "ward")

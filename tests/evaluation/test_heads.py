@@ -1,0 +1,99 @@
+"""Heads: their layers, their loss, and that training on cached embeddings is training through the frozen encoder."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ncl_tf.data import Cohort
+from ncl_tf.data.windows import Windows
+from ncl_tf.encoders import Encoder
+from ncl_tf.errors import InputError
+from ncl_tf.evaluation.heads import Samples, class_weights, cross_entropy, embed, fit, make_head, mean_loss, predictor
+
+
+def built(kind: str, classes: int, size: int, seed: int = 0) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    head = make_head(kind, classes)
+    head.build((None, size))
+    return head
+
+
+def test_weights_of_the_heads():
+    assert built("linear", 2, 64).count_params() == 64 * 2 + 2
+    assert built("mlp", 10, 64).count_params() == (64 * 64 + 64) + 2 * 64 + (64 * 10 + 10)
+    with pytest.raises(InputError, match="'deep'.*linear, mlp"):
+        make_head("deep", 2)
+
+
+def test_class_weights_by_hand():
+    classes = np.array([0] * 9 + [1])
+    np.testing.assert_allclose(class_weights(classes, 2, balanced=True), [0.5 / 0.9, 0.5 / 0.1], rtol=1e-6)
+    np.testing.assert_array_equal(class_weights(classes, 2, balanced=False), [1, 1])
+    with pytest.raises(InputError, match="class 2"):
+        class_weights(classes, 3, balanced=True)
+
+
+def test_cross_entropy_by_hand():
+    probabilities = tf.constant([[0.8, 0.2], [0.3, 0.7]])
+    losses = cross_entropy(probabilities, tf.constant([1, 1]), tf.constant([1.0, 5.0]))
+    np.testing.assert_allclose(losses, [-5 * np.log(0.2), -5 * np.log(0.7)], rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def cohort(ward_cohort):
+    return Cohort(ward_cohort)
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    keras.utils.set_random_seed(1)
+    encoder = Encoder(5, filters=16)
+    encoder.build((None, 48, 40))
+    return encoder
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_cached_embeddings_follow_the_frozen_encoder(kind, cohort, encoder):
+    """Same losses, epoch by epoch, whether embeddings are looked up or computed in every step; the encoder stays."""
+    before = encoder.get_weights()
+    cached, through = ({}, {})
+    for split in ("train", "val"):
+        windows = Windows(cohort[split])
+        classes = cohort[split].classes[:, 0]
+        cached[split] = Samples.from_array(embed(encoder, windows), classes)
+        through[split] = Samples(
+            lambda rows, windows=windows: encoder(windows.gather(rows)["window"]), cached[split].rows, classes
+        )
+    weights = class_weights(cached["train"].classes, 2, balanced=True)
+    curves = [
+        fit(
+            built(kind, 2, 64), samples["train"], samples["val"], weights, 1e-2, seed=3, batch_size=256, max_epochs=3
+        ).curve
+        for samples in (cached, through)
+    ]
+    for one, other in zip(*curves, strict=True):
+        assert one == pytest.approx(other, rel=1e-5)
+    for old, new in zip(before, encoder.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_embeddings_are_those_of_the_encoder(cohort, encoder):
+    rows = np.array([0, 5, 100, len(cohort["val"].data) - 1], np.int32)
+    windows = Windows(cohort["val"])
+    direct = encoder(windows.gather(tf.constant(rows))["window"])
+    np.testing.assert_allclose(embed(encoder, windows, batch_size=512)[rows], direct, atol=1e-5)
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    """Validation labels contradict the training's, so its loss soon rises: the first epochs' weights must come back."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(600, 4)).astype(np.float32)
+    classes = (features[:, 0] > 0).astype(np.int32)
+    training, validation = Samples.from_array(features, classes), Samples.from_array(features, 1 - classes)
+    head, weights = built("linear", 2, 4), np.ones(2, np.float32)
+    fitted = fit(head, training, validation, weights, 0.1, seed=1, batch_size=64, patience=3)
+    losses = [epoch["val_loss"] for epoch in fitted.curve]
+    assert fitted.best_epoch == 1 + int(np.argmin(losses))
+    assert len(losses) == fitted.best_epoch + 3
+    assert mean_loss(predictor(head, validation)(), validation.classes, weights) == pytest.approx(min(losses), rel=1e-5)

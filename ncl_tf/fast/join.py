@@ -20,10 +20,13 @@ class StayJoin(NamedTuple):
 
     @classmethod
     def of(cls, neighborhood: Neighborhood) -> StayJoin | None:
-        """The join for n_w, or for an intersection of n_w and n_Y; None for any other neighbourhood."""
-        parts = neighborhood.neighborhoods if isinstance(neighborhood, Intersection) else (neighborhood,)
-        windows = [part for part in parts if isinstance(part, SameStayWithin)]
-        labels = [part for part in parts if isinstance(part, SameLabel)]
+        """The join for n_w, or for an intersection of n_w and n_Y; None for any other neighbourhood.
+
+        A subclass is another neighbourhood: who knows what it means.
+        """
+        parts = neighborhood.neighborhoods if type(neighborhood) is Intersection else (neighborhood,)
+        windows = [part for part in parts if type(part) is SameStayWithin]
+        labels = [part for part in parts if type(part) is SameLabel]
         if not windows or len(windows) + len(labels) < len(parts):
             return None
         return cls(min(_reach(window) for window in windows), bool(labels))

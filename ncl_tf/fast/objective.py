@@ -56,6 +56,8 @@ def neighborhood_contrastive_loss(
         raise InputError(f"neighborhood_contrastive_loss: alpha is {alpha}; allowed: 0 to 1")
     if not temperature > 0:
         raise InputError(f"neighborhood_contrastive_loss: temperature is {temperature}; allowed: > 0")
+    if not chunk >= 1:
+        raise InputError(f"neighborhood_contrastive_loss: chunk is {chunk}; allowed: 1 key or more")
     views = Keys(tf.stop_gradient(keys), key_attributes, own, other)
 
     @tf.custom_gradient
@@ -109,6 +111,6 @@ def _find(
             lambda: Scan(scaled, anchors)(keys, other_view + join.neighbors(ranges, scaled, anchors, keys), chunk),
             lambda: compare_all(keys, other_view, chunk),
         )
-    if isinstance(neighborhood, SameLabel):
+    if type(neighborhood) is SameLabel:
         return Scan(scaled, anchors, neighborhood, shared_label)(keys.sorted_by_label(), other_view, chunk)
     return compare_all(keys, other_view, chunk)

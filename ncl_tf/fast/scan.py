@@ -33,7 +33,7 @@ class Keys(NamedTuple):
         return tf.shape(self.vectors)[0] if static is None else static
 
     def sorted_by_label(self) -> Keys:
-        """The same keys sorted by label, views of anchors last."""
+        """The same keys sorted by label, views of anchors last; another one may then be the first of equal scores."""
         views = tf.concat([tf.where(self.own < 0, self.other, self.own), self.other], axis=0)
         is_view = tf.scatter_nd(views[:, None], tf.ones_like(views), [self.size]) > 0
         order = tf.argsort(tf.where(is_view, tf.int32.max, label_of_known(self.attributes)), stable=True)

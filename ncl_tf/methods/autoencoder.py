@@ -34,9 +34,6 @@ class Autoencoder(keras.Model):
         all_samples: forecasts are also learnt from windows whose first half lies before the stay, as in the authors' code.
         seed: of the order of samples.
         name: first part of the variables' paths.
-
-    Attributes:
-        window_hours: length of the windows that it is trained on.
     """
 
     def __init__(
@@ -58,8 +55,13 @@ class Autoencoder(keras.Model):
             )
         self.encoder, self.decoder = encoder, decoder
         self.forecast, self.all_samples, self.seed = forecast, all_samples, seed
-        self.window_hours = 2 * decoder.hours if forecast else decoder.hours
+        self.history = self.window_hours  # for making the data; from the first fit on, Keras keeps its record here
         self.terms = {name: keras.metrics.Mean(name=name) for name in Terms._fields}
+
+    @property
+    def window_hours(self) -> int:
+        """Length of the windows that it is trained on."""
+        return self.decoder.hours * (2 if self.forecast else 1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates all variables for windows of shape [batch, window_hours, columns]; the first step does it, too."""

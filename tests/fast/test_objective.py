@@ -219,9 +219,20 @@ def test_keys_carry_no_gradient():
     assert tape.gradient(terms.loss, problem.keys) is None
 
 
-@pytest.mark.parametrize(("alpha", "temperature"), [(-0.1, 0.1), (1.1, 0.1), (0.4, 0.0), (0.4, -1.0)])
-def test_refuses_bad_settings(alpha, temperature):
-    with pytest.raises(InputError, match="allowed"):
-        objective.neighborhood_contrastive_loss(
-            *make_problem(), neighborhood=SameLabel(), alpha=alpha, temperature=temperature
-        )
+class EveryOtherHour(SameStayWithin):
+    """A user's subclass with a meaning of its own."""
+
+    def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        return super().__call__(anchors, keys) & same_parity(anchors, keys)
+
+
+@pytest.mark.parametrize("neighborhood", [EveryOtherHour(12), Intersection(SameLabel(), EveryOtherHour(None))])
+def test_subclasses_mean_what_they_say(neighborhood):
+    assert_same(make_problem(), neighborhood)
+
+
+@pytest.mark.parametrize("bad", [{"alpha": -0.1}, {"alpha": 1.1}, {"temperature": 0.0}, {"chunk": 0}])
+def test_refuses_bad_settings(bad):
+    settings = {"alpha": 0.4, "temperature": 0.1} | bad
+    with pytest.raises(InputError, match=f"{next(iter(bad))} is .* allowed"):
+        objective.neighborhood_contrastive_loss(*make_problem(), neighborhood=SameLabel(), **settings)

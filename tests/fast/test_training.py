@@ -30,7 +30,7 @@ def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.nd
     keras.utils.set_random_seed(3)
     networks = [
         (
-            Encoder(5, filters=16, dilations=(1, 2, 4), fast=fast, name=f"{prefix}encoder"),
+            Encoder(5, filters=16, dilations=(1, 2), fast=fast, name=f"{prefix}encoder"),
             Projector(name=f"{prefix}projector"),
         )
         for prefix in ("", "momentum_")
@@ -56,10 +56,12 @@ def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.nd
     return np.array(callback.values)
 
 
-@pytest.mark.parametrize("neighborhood", [SameStayWithin(12), SameLabel()], ids=["n_w", "n_Y"])
+@pytest.mark.parametrize(
+    "neighborhood", [SameStayWithin(12), pytest.param(SameLabel(), marks=pytest.mark.slow)], ids=["n_w", "n_Y"]
+)
 def test_fifty_steps_follow_the_readable_forms(neighborhood, ward_cohort):
     cohort = Cohort(ward_cohort)
     readable = losses(cohort, neighborhood, fast=False, jit_compile=False)
     assert readable[-1] != readable[0]
-    for fast, jit_compile in ((True, False), (True, True), (False, True)):
+    for fast, jit_compile in ((True, False), (True, True)):
         np.testing.assert_allclose(losses(cohort, neighborhood, fast, jit_compile), readable, rtol=1e-3)

@@ -128,9 +128,10 @@ def test_other_methods_are_trained_on_all_rows():
     assert make_model(forecast=True, all_samples=True).sample_rows(make_split([10, 30])) is None
 
 
-def test_window_hours():
-    assert make_model(forecast=False).window_hours == HOURS
-    assert make_model(forecast=True).window_hours == 2 * HOURS
+@FORECAST
+def test_forecasts_need_windows_of_double_length(forecast):
+    model = make_model(forecast)
+    assert model.window_hours == model.history == (2 * HOURS if forecast else HOURS)
 
 
 # Training

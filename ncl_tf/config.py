@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 import gin
 import keras
 
-from ncl_tf import augmentations, encoders, fast, losses, neighborhoods
+from ncl_tf import augmentations, decoders, encoders, fast, losses, neighborhoods
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.protocol import Protocol
+from ncl_tf.methods.autoencoder import Autoencoder
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.neighborhoods import Neighborhood
 
@@ -79,6 +80,7 @@ def encoder(
     dilations: Sequence[int] = (1, 2, 4, 8, 16),
     stacks: int = 1,
     static_dropout: float = 0.0,
+    normalize: bool = True,
 ) -> encoders.Encoder:
     """The paper's encoder; see `ncl_tf.encoders.Encoder`."""
     return encoders.Encoder(
@@ -88,6 +90,7 @@ def encoder(
         kernel_size,
         dilations,
         stacks,
+        normalize,
         static_dropout=static_dropout,
         fast=fast,
         name=name,
@@ -151,6 +154,23 @@ def momentum_contrast(
         authors_keys,
         independent_start,
     )
+
+
+@gin.configurable
+@typed
+def autoencoder(
+    cohort: Cohort,
+    seed: int,
+    fast: bool,
+    forecast: bool = False,
+    linear_output: bool = True,
+    all_samples: bool = False,
+) -> Autoencoder:
+    """Seq2Seq-AE and Seq2Seq-AE-forecast; see `ncl_tf.methods.autoencoder.Autoencoder`."""
+    keras.utils.set_random_seed(seed)
+    represent = encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0, normalize=False)
+    decoder = decoders.mirror(represent, len(cohort.columns), linear_output)
+    return Autoencoder(represent, decoder, forecast, all_samples, seed)
 
 
 @gin.configurable

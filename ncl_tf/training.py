@@ -61,26 +61,25 @@ def train(
     if not 0 <= seed < 2**32:
         raise InputError(f"seed is {seed}; allowed: 0 to {2**32 - 1}")
     model = method(cohort=data, seed=seed, fast=fast)
-    training = Windows(data["train"])
-    check_sizes(model, training.hours, batch_size, steps, report_every)
+    training, validation = (Samples(model, data, split) for split in ("train", "val"))
+    check_sizes(model, training.count, batch_size, steps, report_every)
     optimizer = keras.optimizers.Adam(schedule(steps, warmup, lowest_rate, highest_rate), name="adam")
     run.start()
-    model.build((None, HISTORY, len(data.columns)))
+    model.build((None, model.window_hours, len(data.columns)))
     model.compile(optimizer=optimizer, jit_compile=jit_compile)
     optimizer.build(model.trainable_variables)
     first = run.restore(model)
     run.forget_after(first)
-    _announce(run, data, model, training.hours, steps, batch_size, first)
-    validation = Windows(data["val"])
-    batches = min(VALIDATION_BATCHES, validation.hours // batch_size)
-    held_out = validation.training(batch_size, seed).take(batches) if batches else None
+    _announce(run, data, model, training.count, steps, batch_size, first)
+    batches = min(VALIDATION_BATCHES, validation.count // batch_size)
+    held_out = validation.batches(batch_size, seed).take(batches) if batches else None
     writer = tf.summary.create_file_writer(str(run.folder / "logs"))
     with tqdm(initial=first, total=steps, unit=" steps", smoothing=0.05) as bar:
         for start in range(first, steps, report_every):
             end = min(start + report_every, steps)
             began = time.monotonic()
             history = model.fit(
-                training.training(batch_size, seed, start),
+                training.batches(batch_size, seed, start),
                 steps_per_epoch=end - start,
                 validation_data=held_out,
                 callbacks=[Progress(bar, start, run)],
@@ -98,6 +97,19 @@ def train(
     print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
 
 
+class Samples:
+    """The samples of a split that a method learns from: all hours, or those that it chooses."""
+
+    def __init__(self, model: keras.Model, cohort: Cohort, split: str) -> None:
+        self.rows = model.sample_rows(cohort[split])
+        self.windows = Windows(cohort[split], model.window_hours)
+        self.count = self.windows.hours if self.rows is None else len(self.rows)
+
+    def batches(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
+        """Random batches; see `Windows.training`."""
+        return self.windows.training(batch_size, seed, first_step, self.rows)
+
+
 def schedule(
     steps: int, warmup: float, lowest: float, highest: float
 ) -> keras.optimizers.schedules.LearningRateSchedule:
@@ -105,7 +117,9 @@ def schedule(
     if not 0 <= warmup <= 1:
         raise InputError(f"warmup is {warmup}; allowed: 0 to 1, a share of the steps")
     if not 0 < lowest <= highest:
-        raise InputError(f"lowest_rate is {lowest} and highest_rate {highest}; allowed: 0 < lowest_rate <= highest_rate")
+        raise InputError(
+            f"lowest_rate is {lowest} and highest_rate {highest}; allowed: 0 < lowest_rate <= highest_rate"
+        )
     rising = round(warmup * steps)
     return keras.optimizers.schedules.CosineDecay(
         float(lowest), max(steps - rising, 1), alpha=lowest / highest, warmup_target=highest, warmup_steps=rising
@@ -121,7 +135,7 @@ def check_sizes(model: keras.Model, hours: int, batch_size: int, steps: int, rep
     per_sample = 1 if queue_size is None or model.authors_keys else 2  # keys that are enqueued
     if not 1 <= batch_size <= hours // per_sample:
         raise InputError(
-            f"batch_size is {batch_size}; allowed: 1 to {hours // per_sample}, as the cohort has {hours} training hours"
+            f"batch_size is {batch_size}; allowed: 1 to {hours // per_sample}, as the cohort has {hours} hours to learn from"
         )
     if queue_size is None:
         return

@@ -42,21 +42,27 @@ class Windows:
             "label": tf.gather(self._labels, rows),
         }
 
-    def training(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
+    def training(
+        self, batch_size: int, seed: int, first_step: int = 0, rows: np.ndarray | None = None
+    ) -> tf.data.Dataset:
         """Endless random batches; batch k is a pure function of (seed, k), so training can go on from any step.
 
         Every hour comes once per epoch. Epochs follow each other without a gap: sample number g = k * batch_size + j
         of the run is position g mod H of epoch g div H, and each epoch has its own permutation of the H hours.
+        With `rows`, the H hours are those at these rows of the split's table.
         """
-        hours = self.hours
+        rows = np.arange(self.hours) if rows is None else rows
+        hours, table_rows = len(rows), tf.constant(rows, tf.int32)
         if not 1 <= batch_size <= hours:
-            raise InputError(f"batch_size {batch_size} is not between 1 and {hours}, the number of hours in this split")
+            raise InputError(
+                f"batch_size {batch_size} is not between 1 and {hours}, the number of hours to choose from"
+            )
 
         def batch(step: tf.Tensor) -> Batch:
             sample = step * batch_size + tf.range(batch_size, dtype=tf.int64)
             position, epoch = sample % hours, sample[0] // hours
             this, following = (shuffled(position, e, hours, seed) for e in (epoch, epoch + 1))
-            return self.gather(tf.where(sample // hours == epoch, this, following))
+            return self.gather(tf.gather(table_rows, tf.where(sample // hours == epoch, this, following)))
 
         steps = tf.data.Dataset.counter(first_step)
         return steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)

@@ -55,7 +55,6 @@ class Autoencoder(keras.Model):
             )
         self.encoder, self.decoder = encoder, decoder
         self.forecast, self.all_samples, self.seed = forecast, all_samples, seed
-        self.history = self.window_hours  # for making the data; from the first fit on, Keras keeps its record here
         self.terms = {name: keras.metrics.Mean(name=name) for name in Terms._fields}
 
     @property

@@ -7,7 +7,8 @@ import keras
 import tensorflow as tf
 
 from ncl_tf.augmentations import Augmentation, Draws
-from ncl_tf.data.windows import Batch
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.data.windows import HISTORY, Batch
 from ncl_tf.encoders import Encoder, Projector
 from ncl_tf.errors import InputError
 from ncl_tf.losses import Terms
@@ -56,6 +57,8 @@ class MomentumContrast(keras.Model):
             replaces N entries; in the paper, they are the queue after both views replaced 2N.
         independent_start: f_m and h_m start from weights of their own, as in the authors' code, not as copies.
     """
+
+    window_hours = HISTORY
 
     def __init__(
         self,
@@ -138,6 +141,9 @@ class MomentumContrast(keras.Model):
             aggregation="only_first_replica",  # every replica holds the gathered, hence the same, value
             name=name,
         )
+
+    def sample_rows(self, split: SplitData) -> None:
+        """Every hour is a sample, labelled or not."""
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:

@@ -21,7 +21,7 @@ class Classifier(keras.Model):
         seed: of the order of samples.
     """
 
-    history = HISTORY
+    window_hours = HISTORY
 
     def __init__(
         self,

@@ -61,6 +61,7 @@ class Decoder(keras.Model):
         name: str = "decoder",
     ) -> None:
         super().__init__(name=name)
+        self.linear_output = linear_output
         steps = 1 + 2 * (kernel_size - 1) * sum(dilations)
         if not 1 <= hours <= steps:
             raise InputError(

@@ -49,6 +49,11 @@ PAPER = {
     "mimic3_benchmark/ncl_wy_decompensation": Row(1.0, "both", 16, "decompensation"),
     "mimic3_benchmark/ncl_wy_length_of_stay": Row(1.0, "both", 16, "length_of_stay"),
 }
+AUTOENCODERS = {
+    f"{dataset}/{name}": forecast
+    for dataset in RHO
+    for name, forecast in (("seq2seq_ae", False), ("seq2seq_ae_forecast", True))
+}
 
 
 @pytest.fixture(autouse=True)
@@ -84,8 +89,9 @@ def parts_of(neighborhood) -> list:
     return list(neighborhood.neighborhoods) if isinstance(neighborhood, Intersection) else [neighborhood]
 
 
-def test_there_is_a_file_for_every_contrastive_row_and_no_other() -> None:
-    assert {file for file in FILES if file.startswith("paper/")} == {f"paper/{name}.gin" for name in PAPER}
+def test_there_is_a_file_for_every_row_and_no_other() -> None:
+    rows = [*PAPER, *AUTOENCODERS]
+    assert {file for file in FILES if file.startswith("paper/")} == {f"paper/{name}.gin" for name in rows}
     assert not list(config.GIN_FOLDER.rglob("*.py"))  # it would shadow gin-config
 
 
@@ -135,7 +141,7 @@ def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
     """Two steps change the networks and bring real keys into the queue; loss and weights stay finite."""
     windows = Windows(cohort["train"])
     training.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
-    model.compile(optimizer=keras.optimizers.Adam(1e-3), run_eagerly=True)
+    model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     model.build((None, HISTORY, len(cohort.columns)))
     before = [np.array(variable) for variable in model.trainable_variables]
     batches = windows.training(bound["batch_size"], bound["seed"])
@@ -146,6 +152,23 @@ def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
     assert np.mean(moved) > 0.9
     enqueued = 2 * bound["batch_size"] * (1 if model.authors_keys else 2)
     assert np.sum(np.array(model.queue.attributes.stay) >= 0) == min(enqueued, model.queue_size)
+
+
+@pytest.mark.parametrize("name", AUTOENCODERS)
+def test_an_autoencoders_file_builds_and_trains_two_steps(name: str, cohorts: dict[str, Cohort]) -> None:
+    cohort = cohorts[name.split("/")[0]]
+    files = (f"paper/{name}.gin", "budgets/smoke.gin")
+    model, bound = build(*files, cohort=cohort, **{"encoder.filters": 8})
+    assert (model.forecast, model.window_hours) == ((True, 96) if AUTOENCODERS[name] else (False, 48))
+    assert not model.encoder.normalize
+    model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
+    model.build((None, model.window_hours, len(cohort.columns)))
+    samples = training.Samples(model, cohort, "train")
+    batches = samples.batches(bound["batch_size"], bound["seed"])
+    logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
+    assert np.isfinite(logs["loss"]).all()
+    model, _ = build(f"paper/{name}.gin", "authors_code.gin", cohort=cohort)
+    assert (model.all_samples, model.decoder.linear_output, model.encoder.static_dropout.rate) == (True, False, 0)
 
 
 # The authors' code

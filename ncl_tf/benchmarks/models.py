@@ -102,9 +102,9 @@ def random_attributes(count: int, seed: int) -> Attributes:
     return Attributes(*(tf.constant(column, tf.int32) for column in columns))
 
 
-def built_encoder(fast: bool, name: str = "encoder") -> encoders.Encoder:
+def built_encoder(fast: bool) -> encoders.Encoder:
     """The paper's encoder."""
-    made = encoders.Encoder(STATIC, fast=fast, name=name)
+    made = encoders.Encoder(STATIC, fast=fast)
     made.build((None, HISTORY, COLUMNS))
     return made
 
@@ -147,7 +147,7 @@ def _objective(neighborhood: Neighborhood, queue: int, fast: bool) -> Callable[[
 
 def _step(name: str, batch: int, queue: int, fast: bool) -> Callable[[], None]:
     networks = [
-        (built_encoder(fast, f"{prefix}encoder"), encoders.Projector(name=f"{prefix}projector"))
+        (encoders.Encoder(STATIC, fast=fast, name=f"{prefix}encoder"), encoders.Projector(name=f"{prefix}projector"))
         for prefix in ("", "momentum_")
     ]
     model = MomentumContrast(

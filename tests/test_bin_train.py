@@ -75,10 +75,10 @@ def cohort(ward_cohort: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def runs(cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path]:
-    """A run without interruption, and one that is killed between its first and its last checkpoint."""
-    folder = tmp_path_factory.mktemp("runs")
-    whole, killed = folder / "whole", folder / "killed"
-    undisturbed = start(command(cohort, whole), folder)
+    """A run without interruption, where runs go by default, and one that is killed between two checkpoints."""
+    folder = tmp_path_factory.mktemp("processes")
+    whole, killed = folder / "runs" / "physionet2019-ncl_w-seed1111", folder / "killed"
+    undisturbed = start(command(cohort, None), folder)
     process = start(command(cohort, killed), folder)
     wait_for(lambda: checkpoints(killed) != [], process)
     time.sleep(0.1)  # into the steps of the next report
@@ -87,7 +87,7 @@ def runs(cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     assert 0 < checkpoints(killed)[-1] < STEPS
     code, out, err = finish(undisturbed)
     assert code == 0, err
-    assert f"Encoder: {whole / 'encoder'}" in out
+    assert f"Encoder: {(whole / 'encoder').relative_to(folder)}" in out
     return whole, killed
 
 
@@ -112,33 +112,25 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
     assert (killed / "encoder" / "saved_model.pb").exists()
 
 
-def test_finished_runs_other_configurations_and_bad_input(
+def test_a_finished_run_is_left_alone_and_another_configuration_refused(
     runs: tuple[pathlib.Path, pathlib.Path], cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    """Exit codes, where messages go, and that nothing changes; the processes run side by side."""
-    whole, _ = runs
+    """The other configuration has a neighbourhood of the user's own, from a module in the working folder."""
     (tmp_path / "mine.py").write_text(
         "import gin\n\n@gin.configurable\ndef same_parity(anchors, keys):\n"
         "    return anchors.hour[:, None] % 2 == keys.hour[None, :] % 2\n"
     )
-    before = contents(whole)
-    cases = {
-        "finished": command(cohort, whole),
-        "other": command(cohort, whole, temperature=0.2),
-        # A neighbourhood of one's own is found, or gin would complain first; the default run directory is not made.
-        "own": command(
-            cohort, None, "--import=mine", "--gin_param=momentum_contrast.neighborhood = @same_parity", steps=0
-        ),
-    }
-    processes = {name: start(arguments, tmp_path) for name, arguments in cases.items()}
-    results = {name: finish(process) for name, process in processes.items()}
-    assert results["finished"][0] == 0
-    assert results["finished"][1] == f"{whole}: this run is finished ({STEPS} steps); nothing to do\n"
-    assert contents(whole) == before
-    for name, message in {
-        "other": f"{whole}: holds a run with another configuration; name another --run_dir, or use the same. "
-        "Different are\n  temperature = 0.2   (the run has 0.1)",
-        "own": "steps is 0; allowed: 1 or more",
-    }.items():
-        assert results[name] == (1, "", f"error: {message}\n")
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == ["mine.py"]
+    run_dir, before = runs[0], contents(runs[0])
+    own = ["--import=mine", "--gin_param=momentum_contrast.neighborhood = @same_parity"]
+    same = start(command(cohort, run_dir), tmp_path)
+    other = start(command(cohort, run_dir, *own, temperature=0.2), tmp_path)
+    assert finish(same)[:2] == (0, f"{run_dir}: this run is finished ({STEPS} steps); nothing to do\n")
+    assert finish(other) == (
+        1,
+        "",
+        f"error: {run_dir}: holds a run with another configuration; name another --run_dir, or use the same. "
+        "Different are\n"
+        "  momentum_contrast.neighborhood = @same_parity   (the run has @SameStayWithin())\n"
+        "  temperature = 0.2   (the run has 0.1)\n",
+    )
+    assert contents(run_dir) == before

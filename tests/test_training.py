@@ -26,7 +26,7 @@ TINY = {
     "batch_size": 256,
     "queue_size": 1024,
     "report_every": 2,
-    "steps": 5,
+    "steps": 3,
 }
 
 
@@ -80,7 +80,7 @@ def assert_equal_runs(one: pathlib.Path, other: pathlib.Path, step: int) -> None
 
 @pytest.fixture(scope="module")
 def finished(cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A run of five steps without interruption."""
+    """A run of three steps without interruption."""
     tf.config.run_functions_eagerly(True)
     run_dir = tmp_path_factory.mktemp("runs") / "whole"
     train(run_dir, cohort)
@@ -166,25 +166,25 @@ def test_a_run_leaves_what_it_promises(finished: pathlib.Path, cohort: pathlib.P
     }
     record = json.loads((finished / "run.json").read_text())
     assert record["status"] == "finished"
-    assert record["step"] == 5
+    assert record["step"] == 3
     assert record["seed"] == 1111
     assert record["budget"] == "paper"
     assert record["cohort_checksum"] == Cohort(cohort).checksum
     assert record["wall_seconds"] > 0
     lines = reports(finished)
-    assert [line["step"] for line in lines] == [2, 4, 5]
+    assert [line["step"] for line in lines] == [2, 3]
     terms = {"loss", "alignment", "discrimination", "accuracy"}
     assert lines[0].keys() == {"step", "learning_rate"} | terms | {f"val_{name}" for name in terms}
-    assert {"step": 5} | record["result"] == lines[-1]
+    assert {"step": 3} | record["result"] == lines[-1]
     for line in lines:
         assert line["loss"] == pytest.approx(0.4 * line["alignment"] + 0.6 * line["discrimination"], rel=1e-5)
     assert (finished / "operative_config.gin").read_text().count("encoder.stacks = 1") == 1  # defaults are told
-    values = checkpoint(finished, 5)
+    values = checkpoint(finished, 3)
     assert values["momentum_contrast/queue_keys"].shape == (1024, 64)
-    assert values["adam/iteration"] == 5
+    assert values["adam/iteration"] == 3
     assert [path.name for path in sorted((finished / "checkpoints").iterdir())] == [
-        "step-00000004.npz",
-        "step-00000005.npz",
+        "step-00000002.npz",
+        "step-00000003.npz",
     ]
     assert list((finished / "logs").glob("events*"))
 
@@ -230,7 +230,7 @@ def test_a_run_killed_before_its_export_is_finished(
 ) -> None:
     run_dir = interrupted(finished, tmp_path)
     train(run_dir, cohort)
-    assert_equal_runs(finished, run_dir, 5)
+    assert_equal_runs(finished, run_dir, 3)
     records = [json.loads((path / "run.json").read_text()) for path in (finished, run_dir)]
     assert records[0] == records[1]
     assert (run_dir / "encoder" / "saved_model.pb").exists()
@@ -240,16 +240,16 @@ def test_after_a_damaged_checkpoint_a_run_ends_as_if_nothing_had_been(
     finished: pathlib.Path, cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
 ) -> None:
     run_dir = interrupted(finished, tmp_path)
-    newest = run_dir / "checkpoints" / "step-00000005.npz"
+    newest = run_dir / "checkpoints" / "step-00000003.npz"
     raw = bytearray(newest.read_bytes())
     raw[len(raw) // 2] ^= 1
     newest.write_bytes(raw)
     train(run_dir, cohort)
     out = capfd.readouterr().out
-    assert "checkpoint step-00000005.npz is damaged (" in out
+    assert "checkpoint step-00000003.npz is damaged (" in out
     assert "falling back to the one before" in out
-    assert "going on from step 4" in out
-    assert_equal_runs(finished, run_dir, 5)
+    assert "going on from step 2" in out
+    assert_equal_runs(finished, run_dir, 3)
 
 
 def test_a_finished_run_says_so_and_nothing_changes(
@@ -258,7 +258,7 @@ def test_a_finished_run_says_so_and_nothing_changes(
     moved = shutil.copy(cohort, tmp_path / "moved.h5")
     before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
     train(finished, moved)
-    assert "this run is finished (5 steps); nothing to do" in capfd.readouterr().out
+    assert "this run is finished (3 steps); nothing to do" in capfd.readouterr().out
     assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
 
 

@@ -30,8 +30,8 @@ quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) o
 lint: $(VENV)/.installed  ## style checks (ruff)
 	$(BIN)/ruff check .
 
-test: $(VENV)/.installed lint  ## all tests that fit into a few minutes
-	$(BIN)/pytest
+test: $(VENV)/.installed lint  ## all tests that fit into a few minutes, two at a time
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile
 
 test-slow: $(VENV)/.installed  ## the long checks on real data (needs NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO)
 	$(BIN)/pytest -m slow

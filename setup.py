@@ -29,5 +29,5 @@ setup(
         "tensorflow>=2.19,<3",
         "tqdm>=4.66,<5",
     ],
-    extras_require={"test": ["pytest>=8", "ruff>=0.6"]},
+    extras_require={"test": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.6"]},
 )

@@ -38,6 +38,9 @@ def write_and_summarise(path: pathlib.Path, dataset: Dataset, stays: Stays, spli
     """Writes the cohort file and prints what is in it."""
     print(f"preparing {len(stays.names):,} stays, {len(stays.values):,} hours", file=sys.stderr)
     write_cohort(path, dataset, stays, split, checksum)
+    left_out = np.setdiff1d(np.arange(len(stays.names)), np.concatenate(list(split.values())))
+    if len(left_out):
+        print(f"left out by the split: {', '.join(stays.names[left_out])}\n")
     print(describe(path, channels=False))
     print(f"\nwritten: {path}\nnext: bin/cohort describe {path}")
 

@@ -9,7 +9,8 @@ The paper's cohort, from both training sets:
 Any part of them, or a simulated ward, with a stratified random split (64 / 16 / 20 %):
   bin/prepare physionet2019 --source=ward/ --split=random --seed=1 --output=ward.h5
 
-The published split (Horn et al., 2019; the default) is defined on all 40,336 stays and refuses anything else.
+The published split (Horn et al., 2019; the default) is defined on all 40,336 stays and refuses anything else; it leaves out the
+three stays p013777, p108796 and p115810.
 """
 
 import hashlib

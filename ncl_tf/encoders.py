@@ -9,6 +9,7 @@ from tcn import TCN
 from ncl_tf.augmentations import Draws, StaticDropout
 from ncl_tf.errors import InputError
 from ncl_tf.fast.encoder import last_step
+from ncl_tf.fast.pieces import in_pieces
 
 
 def l2_normalize(vectors: tf.Tensor) -> tf.Tensor:
@@ -32,7 +33,8 @@ class Encoder(keras.Model):
         normalize: whether representations lie on the unit sphere; the auto-encoders' do not.
         static_dropout: rate of dropout on the static values in training (authors' code; in the paper it is an
             augmentation). Needs `draws` when called.
-        fast: compute only those of the TCN's outputs that the last hour depends on; same weights, same result.
+        fast: compute only those of the TCN's outputs that the last hour depends on, a piece of the batch at a time; same
+            weights, same result.
         name: first part of the variables' paths.
     """
 
@@ -84,12 +86,15 @@ class Encoder(keras.Model):
 
     def call(self, windows: tf.Tensor, training: bool = False, draws: Draws | None = None) -> tf.Tensor:
         """Represents the last hour of each window: [B, T, C] -> [B, size]."""
-        static, dynamic = windows[:, -1:, : self.static_columns], windows[:, :, self.static_columns :]
         if training and self.static_dropout.rate:
             if draws is None:
                 raise InputError(f"{self.name}: draws is None; static_dropout in training needs Draws")
-            static = self.static_dropout(static, draws=draws)
-        return self._represent(self._last_step(dynamic), static[:, 0])
+            static = self.static_dropout(windows[:, -1:, : self.static_columns], draws=draws)
+            return self._represent(self._last_step(windows), static[:, 0])
+        return in_pieces(self._last_hour, windows) if self.fast else self._last_hour(windows)
+
+    def _last_hour(self, windows: tf.Tensor) -> tf.Tensor:
+        return self._represent(self._last_step(windows), windows[:, -1, : self.static_columns])
 
     def sequence(self, windows: tf.Tensor) -> tf.Tensor:
         """Represents every hour as if it were the last: [B, T, C] -> [B, T, size].
@@ -100,8 +105,9 @@ class Encoder(keras.Model):
         static = windows[:, -1:, : self.static_columns]
         return self._represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
 
-    def _last_step(self, dynamic: tf.Tensor) -> tf.Tensor:
-        """The TCN's output at the last hour: [B, T, C - static] -> [B, filters]."""
+    def _last_step(self, windows: tf.Tensor) -> tf.Tensor:
+        """The TCN's output at the last hour: [B, T, C] -> [B, filters]."""
+        dynamic = windows[:, :, self.static_columns :]
         return last_step(self.tcn, dynamic) if self.fast else self.tcn(dynamic)[:, -1]
 
     def _represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:

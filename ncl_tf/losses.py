@@ -18,7 +18,7 @@ class Terms(NamedTuple):
         loss: L_NCL = alpha L_NA + (1 - alpha) L_ND.
         alignment: L_NA.
         discrimination: L_ND.
-        accuracy: fraction of anchors whose best-scoring key is their own other view.
+        accuracy: fraction of anchors whose best-scoring key is their own other view, and no other key as well.
     """
 
     loss: tf.Tensor
@@ -97,12 +97,13 @@ def neighborhood_contrastive_loss(
 
     alignment = tf.reduce_mean(_neighbors_alignment(scores, scores_without_own, members))
     discrimination = tf.reduce_mean(_neighbors_discrimination(scores, members, other))
-    best = tf.argmax(scores_without_own, axis=1, output_type=other.dtype)
+    rivals = tf.where(_is_key(other, tf.shape(keys)[0]), _minus_infinity(scores), scores_without_own)
+    correct = tf.gather(scores, other, batch_dims=1) > tf.reduce_max(rivals, axis=1)
     return Terms(
         loss=alpha * alignment + (1 - alpha) * discrimination,
         alignment=alignment,
         discrimination=discrimination,
-        accuracy=tf.reduce_mean(tf.cast(best == other, scores.dtype)),
+        accuracy=tf.reduce_mean(tf.cast(correct, scores.dtype)),
     )
 
 

@@ -116,12 +116,12 @@ def _forward(made: encoders.Encoder, windows: tf.Tensor) -> Callable[[], None]:
 
 def _backward(made: encoders.Encoder, windows: tf.Tensor) -> Callable[[], None]:
     @tf.function(jit_compile=True)
-    def gradients() -> list[tf.Tensor]:
+    def loss_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(made(windows, training=True)[:, 0])
-        return tape.gradient(loss, made.trainable_variables)
+            loss = tf.reduce_sum(made(windows, training=True)[:, 0] ** 2)
+        return loss, tape.gradient(loss, made.trainable_variables)
 
-    return lambda: gradients()[0].numpy()
+    return lambda: loss_and_gradients()[0].numpy()
 
 
 def _objective(neighborhood: Neighborhood, queue: int, fast: bool) -> Callable[[], None]:

@@ -65,17 +65,20 @@ def neighborhood_contrastive_loss(
         # The gradient is written by hand: without this, persistent tapes would also derive every chunk's.
         scaled = tf.stop_gradient(projections) / temperature
         positives = tf.gather(views.vectors, other)
-        found = _find(scaled, attributes, views, positives, neighborhood, chunk)
-        alignment = found.all.log - tf.reduce_sum(scaled * found.neighbors.mean_key, axis=1)
-        discrimination = found.neighbors.sums.log - tf.reduce_sum(scaled * positives, axis=1)
+        score = tf.reduce_sum(scaled * positives, axis=1)
+        other_view = Neighbors.one(score, positives, tf.ones_like(score, tf.bool))
+        negatives, neighbors = _find(scaled, attributes, views, other_view, neighborhood, chunk)
+        everything = negatives + other_view.sums
+        alignment = everything.log - tf.reduce_sum(scaled * neighbors.mean_key, axis=1)
+        discrimination = neighbors.sums.log - score
 
         def gradient(of_alignment: tf.Tensor, of_discrimination: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
-            by_alignment = found.all.mean_key - found.neighbors.mean_key
-            by_discrimination = found.neighbors.sums.mean_key - positives
+            by_alignment = everything.mean_key - neighbors.mean_key
+            by_discrimination = neighbors.sums.mean_key - positives
             anchors = tf.cast(tf.shape(projections)[0], projections.dtype)
             return (of_alignment * by_alignment + of_discrimination * by_discrimination) / (anchors * temperature)
 
-        accuracy = tf.reduce_mean(tf.cast(found.correct, projections.dtype))
+        accuracy = tf.reduce_mean(tf.cast(score > negatives.peak, projections.dtype))
         return (tf.reduce_mean(alignment), tf.reduce_mean(discrimination), accuracy), gradient
 
     alignment, discrimination, accuracy = terms(projections)
@@ -86,7 +89,7 @@ def _find(
     scaled: tf.Tensor,
     anchors: Attributes,
     keys: Keys,
-    positives: tf.Tensor,
+    other_view: Neighbors,
     neighborhood: Neighborhood,
     chunk: int,
 ) -> Found:
@@ -96,12 +99,10 @@ def _find(
         scaled: p / tau, [A, D].
         anchors: attributes of the anchors, [A].
         keys: the keys.
-        positives: the keys that are the anchors' other views, [A, D].
+        other_view: the neighbour that every anchor has.
         neighborhood: n(x_i, x_k).
         chunk: how many keys to look at together.
     """
-    score = tf.reduce_sum(scaled * positives, axis=1)
-    other_view = Neighbors.one(score, positives, tf.ones_like(score, tf.bool))
     compare_all = Scan(scaled, anchors, neighborhood)
     join = StayJoin.of(neighborhood)
     if join is not None:

@@ -33,7 +33,7 @@ class Keys(NamedTuple):
         return tf.shape(self.vectors)[0] if static is None else static
 
     def sorted_by_label(self) -> Keys:
-        """The same keys sorted by label, views of anchors last; another one may then be the first of equal scores."""
+        """The same keys sorted by label, views of anchors last."""
         views = tf.concat([tf.where(self.own < 0, self.other, self.own), self.other], axis=0)
         is_view = tf.scatter_nd(views[:, None], tf.ones_like(views), [self.size]) > 0
         order = tf.argsort(tf.where(is_view, tf.int32.max, label_of_known(self.attributes)), stable=True)
@@ -67,13 +67,11 @@ class Found(NamedTuple):
     """What has been found among the keys seen so far.
 
     Attributes:
-        all: sums over all keys but the anchor's own projection.
-        correct: [A] bool, whether the best-scoring of them is the anchor's other view; the first one among equals.
+        negatives: sums over all keys but the anchor's own projection and its other view.
         neighbors: N(i).
     """
 
-    all: Sums
-    correct: tf.Tensor
+    negatives: Sums
     neighbors: Neighbors
 
 
@@ -109,8 +107,7 @@ class Scan(NamedTuple):
 
         zero = tf.zeros_like(self.projections[:, 0])
         nothing = Sums(tf.fill(tf.shape(zero), zero.dtype.min), zero, tf.zeros_like(self.projections))
-        found = Found(nothing, tf.zeros_like(zero, tf.bool), known)
-        return tf.while_loop(lambda start, _: start < size, look, (0, found))[1]
+        return tf.while_loop(lambda start, _: start < size, look, (0, Found(nothing, known)))[1]
 
     def _look_at(self, keys: Keys, inside: tf.Tensor, found: Found) -> Found:
         """Adds one chunk of keys; `inside` [C] tells them from padding."""
@@ -136,21 +133,18 @@ class Scan(NamedTuple):
             weight = tf.cast(member, scores.dtype)
             key_sum = weight[:, None] * tf.reduce_sum(keys.vectors, axis=0)
             neighbors += Neighbors(sums.of_anchors(member), weight * keys.size, key_sum)
-        return Found(found.all + sums, found.correct & (sums.peak <= found.all.peak), neighbors)
+        return Found(found.negatives + sums, neighbors)
 
     def _carefully(self, scores: tf.Tensor, keys: Keys, inside: tf.Tensor, found: Found) -> Found:
         """Any keys: every pair of anchor and key on its own."""
-        is_own, is_other = (index[:, None] == tf.range(keys.size) for index in (keys.own, keys.other))
-        scores = tf.where(is_own | ~inside, float("-inf"), scores)
-        sums = Sums.of(scores, keys.vectors)
-        best = tf.argmax(scores, axis=1, output_type=keys.other.dtype)
-        correct = tf.where(sums.peak > found.all.peak, best == keys.other, found.correct)
+        is_view = (keys.own[:, None] == tf.range(keys.size)) | (keys.other[:, None] == tf.range(keys.size))
+        scores = tf.where(is_view | ~inside, float("-inf"), scores)
         neighbors = found.neighbors
         if self.neighborhood is not None:
-            never = is_own | is_other | (keys.attributes.stay < 0)
             members = tf.cast(self.neighborhood(self.anchors, keys.attributes), scores.dtype)
-            neighbors += Neighbors.of(scores, keys.vectors, tf.where(never, 0.0, members))
-        return Found(found.all + sums, correct, neighbors)
+            members = tf.where(is_view | (keys.attributes.stay < 0), 0.0, members)
+            neighbors += Neighbors.of(scores, keys.vectors, members)
+        return Found(found.negatives + Sums.of(scores, keys.vectors), neighbors)
 
 
 def label_of_known(attributes: Attributes) -> tf.Tensor:

@@ -180,12 +180,15 @@ def test_anchors_of_no_stay(name):
 
 @pytest.mark.parametrize("name", ["w=12", "union"])
 @pytest.mark.parametrize("seed", range(3))
-def test_equal_scores_are_won_by_the_first_key(name, seed):
-    # Coordinates of 0.5 and -0.5 leave 16 different keys, whose scores have no rounding errors.
-    problem = make_problem(seed, samples=10, keys=60, size=4)
+def test_a_tie_is_not_won(name, seed):
+    # Coordinates of 0.5 and -0.5 leave 64 different keys, whose scores have no rounding errors.
+    problem = make_problem(seed, samples=10, keys=60, size=6)
     keys = tf.sign(problem.keys) / 2
     problem = problem._replace(keys=keys, projections=tf.gather(keys, problem.other))
     terms = losses.neighborhood_contrastive_loss(*problem, NEIGHBORHOODS[name], alpha=0.4, temperature=0.125)
+    copies = (keys.numpy()[:, None] == keys.numpy()[problem.other.numpy()]).all(axis=2)  # [K, A]
+    copies[problem.own.numpy(), np.arange(20)] = False
+    np.testing.assert_allclose(terms.accuracy, np.mean(copies.sum(axis=0) == 1))
     assert 0 < terms.accuracy < 1
     assert_same(problem, NEIGHBORHOODS[name], temperature=0.125, chunk=2)
 

@@ -9,11 +9,11 @@ from ncl_tf.encoders import Encoder
 from ncl_tf.fast.pieces import in_pieces
 
 
-def make_encoder() -> Encoder:
+def make_layer() -> tuple[keras.Model, list[keras.Variable]]:
     keras.utils.set_random_seed(3)
-    encoder = Encoder(static_columns=2, size=5, filters=4)
-    encoder.build((None, 20, 6))
-    return encoder
+    layer = keras.Sequential([keras.layers.Dense(4, activation="tanh"), keras.layers.LayerNormalization()])
+    layer.build((None, 6))
+    return layer, layer.trainable_variables
 
 
 def gradients(function, inputs: tf.Tensor, variables: list[keras.Variable], jit_compile: bool) -> list[tf.Tensor]:
@@ -30,16 +30,26 @@ def gradients(function, inputs: tf.Tensor, variables: list[keras.Variable], jit_
     return run(inputs)
 
 
+def assert_same(function, variables, inputs: tf.Tensor, size: int, jit_compile: bool) -> None:
+    whole = gradients(function, inputs, variables, jit_compile)
+    pieces = gradients(lambda x: in_pieces(function, x, size), inputs, variables, jit_compile)
+    for one, other in zip(whole, pieces, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5 * np.abs(one).max())
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("batch, size", [(12, 4), (13, 4), (5, 4), (4, 4), (3, 4), (7, 1)])
 def test_equals_the_whole_batch(batch, size, jit_compile):
-    encoder = make_encoder()
-    inputs = tf.random.stateless_normal([batch, 20, 6], [batch, size])
-    variables = encoder.trainable_variables
-    whole = gradients(encoder._last_hour, inputs, variables, jit_compile)
-    pieces = gradients(lambda x: in_pieces(encoder._last_hour, x, size), inputs, variables, jit_compile)
-    for one, other in zip(whole, pieces, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5 * np.abs(one).max())
+    assert_same(*make_layer(), tf.random.stateless_normal([batch, 6], [batch, size]), size, jit_compile)
+
+
+def test_the_encoder_equals_itself_in_pieces():
+    keras.utils.set_random_seed(4)
+    encoder = Encoder(static_columns=2, size=5, filters=4, dilations=(1, 2))
+    encoder.build((None, 9, 6))
+    inputs = tf.random.stateless_normal([300, 9, 6], [1, 2])
+    np.testing.assert_allclose(encoder(inputs), encoder._last_hour(inputs), rtol=1e-5, atol=1e-6)
+    assert_same(encoder._last_hour, encoder.trainable_variables, inputs[:10], 4, jit_compile=False)
 
 
 def test_a_function_without_variables():

@@ -7,11 +7,13 @@ configurable with `gin.external_configurable(MyNeighborhood)` in a module that `
 import contextlib
 import difflib
 import functools
+import importlib
 import importlib.util  # noqa: F401 - gin's `include` needs it imported
 import inspect
 import logging
 import pathlib
 import re
+import sys
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 
@@ -21,10 +23,13 @@ import keras
 from ncl_tf import augmentations, decoders, encoders, fast, losses, neighborhoods
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.protocol import Protocol
+from ncl_tf.evaluation.heads import make_head
+from ncl_tf.evaluation.protocol import Protocol, labelled_training
 from ncl_tf.methods.autoencoder import Autoencoder
 from ncl_tf.methods.momentum import MomentumContrast
+from ncl_tf.methods.supervised import Classifier
 from ncl_tf.neighborhoods import Neighborhood
+from ncl_tf.plans import EarlyStopping
 
 EXAMPLE = "--gin_file=gin/quickstart.gin"
 GIN_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "gin"
@@ -175,6 +180,31 @@ def autoencoder(
 
 @gin.configurable
 @typed
+def end_to_end(
+    cohort: Cohort,
+    seed: int,
+    fast: bool,
+    task: str = gin.REQUIRED,
+    head: str = gin.REQUIRED,
+    rate: float = gin.REQUIRED,
+) -> Classifier:
+    """End-to-End, trained as heads are, at a learning rate of its own; see `ncl_tf.methods.supervised.Classifier`."""
+    keras.utils.set_random_seed(seed)
+    constants = protocol()
+    position, declared = cohort.task(task)
+    _, weights = labelled_training(cohort, task, constants)
+    return Classifier(
+        encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0),
+        make_head(head, declared.classes),
+        position,
+        weights,
+        seed,
+        EarlyStopping(rate, constants.batch_size, constants.patience, constants.max_epochs),
+    )
+
+
+@gin.configurable
+@typed
 def protocol(
     linear_rate: float = gin.REQUIRED,
     mlp_rate: float = gin.REQUIRED,
@@ -183,10 +213,11 @@ def protocol(
     batch_size: int = 2048,
     patience: int = 20,
     max_epochs: int = 1000,
+    max_minutes: float | None = None,
 ) -> Protocol:
     """How representations are judged; see `ncl_tf.evaluation.protocol.Protocol`."""
     rates = {"linear": linear_rate, "mlp": mlp_rate}
-    return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs)
+    return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs, max_minutes)
 
 
 def method() -> Callable[..., keras.Model]:
@@ -212,6 +243,16 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     finally:
         logging.disable(before)
     _check_macros()
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports a user's modules, which may lie in the working folder, so that configurations can name what is in them."""
+    sys.path.append(".")
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise InputError(f"--import={name}: {error}") from error
 
 
 @contextlib.contextmanager

@@ -2,10 +2,10 @@
 
 config.gin               what was asked for; a run is only ever continued with the same
 operative_config.gin     what was used, written at the end
-run.json                 seed, versions, cohort checksum, wall time, status
+run.json                 seed, versions, cohort checksum, wall time, status, whether a time cap ended it, best epoch
 metrics.jsonl            one line per report: step, objective, accuracy, learning rate, validation values
 logs/                    the same for TensorBoard
-checkpoints/step-N.npz   every variable, the last two
+checkpoints/step-N.npz   every variable, the last two; with early stopping also the best weights, in which a finished run ends
 encoder/                 SavedModel, written at the end
 """
 
@@ -16,7 +16,7 @@ import os
 import pathlib
 import platform
 import subprocess
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -27,6 +27,12 @@ from ncl_tf.config import bindings
 from ncl_tf.errors import InputError
 
 KEPT_CHECKPOINTS = 2
+
+
+class HasVariables(Protocol):
+    """What checkpoints can hold beside a model."""
+
+    variables: list[keras.Variable]
 
 
 class Run:
@@ -116,19 +122,19 @@ class Run:
             whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
             files.write_text(path, "".join(whole))
 
-    def last_report(self) -> dict[str, float]:
-        """The last line of metrics.jsonl, without its step."""
-        report = json.loads((self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-        return {name: value for name, value in report.items() if name != "step"}
+    def reports(self) -> list[dict[str, float]]:
+        """The lines of metrics.jsonl."""
+        path = self.folder / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
     @property
     def checkpoints(self) -> list[pathlib.Path]:
         """Checkpoint files, oldest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.npz"))
 
-    def checkpoint(self, model: keras.Model, step: int) -> None:
-        """Saves every variable of the model and its optimizer, and keeps the last few checkpoints."""
-        values = {path: np.asarray(variable) for path, variable in named_variables(model).items()}
+    def checkpoint(self, model: keras.Model, step: int, more: HasVariables | None = None) -> None:
+        """Saves every variable of the model, its optimizer and `more`, and keeps the last few checkpoints."""
+        values = {path: np.asarray(variable) for path, variable in named_variables(model, more).items()}
         broken = [path for path, value in values.items() if not np.isfinite(value).all()]
         if broken:
             raise InputError(f"step {step}: {broken[0]} is not finite, so training stops. {self.last_good()}")
@@ -140,8 +146,8 @@ class Run:
         for old in self.checkpoints[:-KEPT_CHECKPOINTS]:
             old.unlink()
 
-    def restore(self, model: keras.Model) -> int:
-        """Puts the newest readable checkpoint into the model; returns its step, 0 if there is none."""
+    def restore(self, model: keras.Model, more: HasVariables | None = None) -> int:
+        """Puts the newest readable checkpoint into the model and `more`; returns its step, 0 if there is none."""
         for path in reversed(self.checkpoints):
             try:
                 with np.load(path, allow_pickle=False) as archive:
@@ -151,7 +157,7 @@ class Run:
                 earlier = "the one before" if self.checkpoints else "the beginning: there is no other"
                 print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
                 continue
-            assign(model, values, path)
+            assign(model, values, path, more)
             return int(path.stem.split("-")[1])
         return 0
 
@@ -161,19 +167,21 @@ class Run:
         return f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
 
 
-def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
-    """All variables of a model, and of its optimizer once it is compiled, by path."""
+def named_variables(model: keras.Model, more: HasVariables | None = None) -> dict[str, keras.Variable]:
+    """All variables of a model, of its optimizer once it is compiled, and of `more`, by path."""
     optimizer = getattr(model, "optimizer", None)
-    variables = model.variables + (optimizer.variables if optimizer else [])
+    variables = [variable for part in (model, optimizer, more) if part is not None for variable in part.variables]
     named = {variable.path: variable for variable in variables}
     if len(named) < len({id(variable) for variable in variables}):
         raise RuntimeError("two variables share a path; name the layers apart")
     return named
 
 
-def assign(model: keras.Model, values: dict[str, np.ndarray], path: pathlib.Path) -> None:
-    """Sets all variables of a model to a checkpoint's values; one that is not compiled has no use for the optimizer's."""
-    variables = named_variables(model)
+def assign(
+    model: keras.Model, values: dict[str, np.ndarray], path: pathlib.Path, more: HasVariables | None = None
+) -> None:
+    """Sets all variables of a model and `more` to a checkpoint's values; a model that is not compiled takes only its own."""
+    variables = named_variables(model, more)
     if not getattr(model, "optimizer", None):
         values = {name: value for name, value in values.items() if name.startswith(f"{model.name}/")}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}

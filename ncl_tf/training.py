@@ -1,7 +1,6 @@
-"""Pre-training from a configuration: data, model, schedule, reports, checkpoints, and the encoder at the end."""
+"""Training from a configuration: data, model, schedule, reports, checkpoints, and the encoder at the end."""
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,9 @@ from ncl_tf.config import typed
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.errors import InputError
+from ncl_tf.plans import Best, Clock, EarlyStopping, FixedSteps
 from ncl_tf.runs import Run
 from ncl_tf.serving.export import export_encoder
-
-VALIDATION_BATCHES = 10
 
 
 @gin.configurable(denylist=["run"])
@@ -34,22 +32,22 @@ def train(
     lowest_rate: float = 1e-5,
     highest_rate: float = 1e-3,
     report_every: int = 250,
+    max_minutes: float | None = None,
     fast: bool = True,
     jit_compile: bool = True,
 ) -> None:
     """Trains a method on a cohort in `run`'s directory, from its newest checkpoint on.
+
+    A method that is trained with early stopping (End-to-End) has its own batch size and learning rate, and no `steps`.
 
     Args:
         run: the run directory.
         cohort: path of the cohort file.
         method: makes the model from the cohort, the seed and `fast`.
         budget: name of the budget, for the record.
-        steps: of training.
-        batch_size: N, samples per step.
+        steps, batch_size, warmup, lowest_rate, highest_rate, report_every: see `ncl_tf.plans.FixedSteps`.
         seed: of initial weights, order of samples, views and queue.
-        warmup: share of the steps in which the learning rate rises linearly; a cosine brings it down again.
-        lowest_rate, highest_rate: learning rates at both ends and at the peak.
-        report_every: steps between reports, validations and checkpoints.
+        max_minutes: wall time after which the training ends as if it had come to its end; None: no cap.
         fast: the exact fast forms of encoder and objective instead of the readable ones.
         jit_compile: compile the step with XLA.
     """
@@ -60,41 +58,71 @@ def train(
         return
     if not 0 <= seed < 2**32:
         raise InputError(f"seed is {seed}; allowed: 0 to {2**32 - 1}")
+    clock = Clock(run.record["wall_seconds"], max_minutes)
     model = method(cohort=data, seed=seed, fast=fast)
+    plan = getattr(model, "early_stopping", None) or FixedSteps(
+        steps, batch_size, warmup, lowest_rate, highest_rate, report_every
+    )
     training, validation = (Samples(model, data, split) for split in ("train", "val"))
-    check_sizes(model, training.count, batch_size, steps, report_every)
-    optimizer = keras.optimizers.Adam(schedule(steps, warmup, lowest_rate, highest_rate), name="adam")
+    plan.check(model, training.count)
+    optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
     run.start()
     model.build((None, model.window_hours, len(data.columns)))
     model.compile(optimizer=optimizer, jit_compile=jit_compile)
     optimizer.build(model.trainable_variables)
-    first = run.restore(model)
+    best = Best(model) if plan.chooses else None
+    first = run.restore(model, best)
     run.forget_after(first)
-    _announce(run, data, model, training.count, steps, batch_size, first)
-    batches = min(VALIDATION_BATCHES, validation.count // batch_size)
-    held_out = validation.batches(batch_size, seed).take(batches) if batches else None
+    _announce(run, data, model, training.count, plan, first)
+    _train(run, model, plan, best, training, validation, clock)
+    export_encoder(run.folder / "encoder", model.encoder, HISTORY, len(data.columns))
+    (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
+    run.save(status="finished")
+    if run.record["stopped_by_budget"]:
+        print(f"stopped by budget: {max_minutes:g} minutes are over")
+    print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
+
+
+def _train(
+    run: Run,
+    model: keras.Model,
+    plan: FixedSteps | EarlyStopping,
+    best: Best | None,
+    training: "Samples",
+    validation: "Samples",
+    clock: Clock,
+) -> None:
+    """Trains to the plan's or the clock's end, with a checkpoint at every report; the weights to keep are in the model then."""
+    hours, step = training.count, int(model.optimizer.iterations)
+    held_out = plan.held_out(validation, model.seed)
     writer = tf.summary.create_file_writer(str(run.folder / "logs"))
-    with tqdm(initial=first, total=steps, unit=" steps", smoothing=0.05) as bar:
-        for start in range(first, steps, report_every):
-            end = min(start + report_every, steps)
-            began = time.monotonic()
+    with tqdm(initial=step, total=getattr(plan, "steps", None), unit=" steps", smoothing=0.05) as bar:
+        while not (plan.over(step, hours, best) or (step and clock.over)):
             history = model.fit(
-                training.batches(batch_size, seed, start),
-                steps_per_epoch=end - start,
+                training.batches(plan.batch_size, model.seed, step),
+                steps_per_epoch=plan.next_report(step, hours) - step,
                 validation_data=held_out,
-                callbacks=[Progress(bar, start, run)],
+                callbacks=[Progress(bar, step, run, clock)],
                 shuffle=False,
                 verbose=0,
             ).history
             report = {name: float(values[-1]) for name, values in history.items()}
             report["learning_rate"] = float(model.optimizer.learning_rate)
-            _log(run, writer, end, report)
-            run.checkpoint(model, end)
-            run.save(step=end, wall_seconds=run.record["wall_seconds"] + time.monotonic() - began)
-    export_encoder(run.folder / "encoder", model.encoder, HISTORY, len(data.columns))
-    (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
-    run.save(status="finished", result=run.last_report())
-    print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
+            if best:
+                report["epoch"] = plan.epoch(step, hours)
+                best.update(report["epoch"], report["val_loss"])
+                bar.write(f"epoch {report['epoch']}: loss {report['loss']:.4f}, val_loss {report['val_loss']:.4f}")
+            step = int(model.optimizer.iterations)
+            _log(run, writer, step, report)
+            run.checkpoint(model, step, best)
+            run.save(step=step, wall_seconds=clock.seconds)
+    reports = run.reports()
+    outcome = {"stopped_by_budget": not plan.over(step, hours, best), "result": reports[-1]}
+    if best:
+        best.give_back()
+        run.checkpoint(model, step, best)  # now with the weights that the run ends with
+        outcome |= {"best_epoch": int(best.epoch), "result": min(reports, key=lambda report: report["val_loss"])}
+    run.save(**outcome)
 
 
 class Samples:
@@ -110,55 +138,12 @@ class Samples:
         return self.windows.training(batch_size, seed, first_step, self.rows)
 
 
-def schedule(
-    steps: int, warmup: float, lowest: float, highest: float
-) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Linear from `lowest` to `highest` in the first share of the steps, then a cosine down to `lowest`."""
-    if not 0 <= warmup <= 1:
-        raise InputError(f"warmup is {warmup}; allowed: 0 to 1, a share of the steps")
-    if not 0 < lowest <= highest:
-        raise InputError(
-            f"lowest_rate is {lowest} and highest_rate {highest}; allowed: 0 < lowest_rate <= highest_rate"
-        )
-    rising = round(warmup * steps)
-    return keras.optimizers.schedules.CosineDecay(
-        float(lowest), max(steps - rising, 1), alpha=lowest / highest, warmup_target=highest, warmup_steps=rising
-    )
-
-
-def check_sizes(model: keras.Model, hours: int, batch_size: int, steps: int, report_every: int) -> None:
-    """Refuses sizes that do not suit each other or the cohort."""
-    for name, value in (("steps", steps), ("report_every", report_every)):
-        if value < 1:
-            raise InputError(f"{name} is {value}; allowed: 1 or more")
-    queue_size = getattr(model, "queue_size", None)
-    per_sample = 1 if queue_size is None or model.authors_keys else 2  # keys that are enqueued
-    if not 1 <= batch_size <= hours // per_sample:
-        raise InputError(
-            f"batch_size is {batch_size}; allowed: 1 to {hours // per_sample}, as the cohort has {hours} hours to learn from"
-        )
-    if queue_size is None:
-        return
-    enqueued = batch_size * per_sample
-    if queue_size > hours:
-        raise InputError(
-            f"queue_size is {queue_size}, but the cohort has only {hours} training hours; most keys would be copies of "
-            f"each other. Set for example --gin_param='queue_size = {max(hours // 2 // enqueued, 1) * enqueued}'"
-        )
-    if queue_size % enqueued:
-        nearest = min(max(round(queue_size / enqueued), 1), hours // enqueued) * enqueued
-        raise InputError(
-            f"queue_size is {queue_size}, which is not a multiple of the {enqueued} keys that each step enqueues "
-            f"(batch_size {batch_size}); nearest: {nearest}"
-        )
-
-
 class Progress(keras.callbacks.Callback):
-    """Moves the progress bar, and stops a training whose loss is no longer a number."""
+    """Moves the progress bar; stops a training whose loss is no longer a number, or whose time is up."""
 
-    def __init__(self, bar: tqdm, first: int, run: Run) -> None:
+    def __init__(self, bar: tqdm, first: int, run: Run, clock: Clock) -> None:
         super().__init__()
-        self.bar, self.first, self.run = bar, first, run
+        self.bar, self.first, self.run, self.clock = bar, first, run, clock
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if not math.isfinite(logs["loss"]):
@@ -170,6 +155,7 @@ class Progress(keras.callbacks.Callback):
         if "accuracy" in logs:
             shown["accuracy"] = f"{float(logs['accuracy']):.3f}"
         self.bar.set_postfix(shown, refresh=False)
+        self.model.stop_training = self.clock.over  # the report, with its validation, is still made
 
 
 def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
@@ -184,17 +170,17 @@ def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
 
 
 def _announce(
-    run: Run, cohort: Cohort, model: keras.Model, hours: int, steps: int, batch_size: int, first: int
+    run: Run, cohort: Cohort, model: keras.Model, hours: int, plan: FixedSteps | EarlyStopping, first: int
 ) -> None:
     print(
         f"{run.folder}: {model.name} on {cohort.name} ({cohort.path}), {hours:,} training hours, {len(cohort.columns)} columns"
     )
-    print(f"  {steps:,} steps of {batch_size:,} samples, {steps * batch_size / hours:.1f} epochs, seed {model.seed}")
+    print(f"  {plan.describe(hours)}, seed {model.seed}")
     if hasattr(model, "queue_size"):
         print(
             f"  {model.neighborhood}, alpha {model.alpha}, temperature {model.temperature}, momentum {model.momentum}"
         )
-        fill = model.queue_size // (batch_size * (1 if model.authors_keys else 2))
+        fill = model.queue_size // (plan.batch_size * (1 if model.authors_keys else 2))
         print(
             f"  queue of {model.queue_size:,} keys: the loss rises in the first {fill:,} steps, "
             "while real keys replace random ones"

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from ncl_tf import config, training
+from ncl_tf import config, plans, training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.methods.momentum import MomentumContrast
@@ -53,6 +53,11 @@ AUTOENCODERS = {
     for dataset in RHO
     for name, forecast in (("seq2seq_ae", False), ("seq2seq_ae_forecast", True))
 }
+END_TO_END = {
+    "physionet2019/end_to_end": "sepsis",
+    "mimic3_benchmark/end_to_end_decompensation": "decompensation",
+    "mimic3_benchmark/end_to_end_length_of_stay": "length_of_stay",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +94,7 @@ def parts_of(neighborhood) -> list:
 
 
 def test_there_is_a_file_for_every_row_and_no_other() -> None:
-    rows = [*PAPER, *AUTOENCODERS]
+    rows = [*PAPER, *AUTOENCODERS, *END_TO_END]
     assert {file for file in FILES if file.startswith("paper/")} == {f"paper/{name}.gin" for name in rows}
     assert not list(config.GIN_FOLDER.rglob("*.py"))  # it would shadow gin-config
 
@@ -120,7 +125,7 @@ def test_a_papers_file_builds_its_row(name: str, cohorts: dict[str, Cohort]) -> 
 
 
 def rates(bound: dict) -> keras.optimizers.schedules.LearningRateSchedule:
-    return training.schedule(bound["steps"], bound["warmup"], bound["lowest_rate"], bound["highest_rate"])
+    return plans.schedule(bound["steps"], bound["warmup"], bound["lowest_rate"], bound["highest_rate"])
 
 
 def test_learning_rate_is_the_papers() -> None:
@@ -139,7 +144,7 @@ def test_a_papers_file_trains_two_steps(name: str, cohorts: dict[str, Cohort]) -
 def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
     """Two steps change the networks and bring real keys into the queue; loss and weights stay finite."""
     windows = Windows(cohort["train"])
-    training.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
+    plans.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     model.build((None, HISTORY, len(cohort.columns)))
     before = [np.array(variable) for variable in model.trainable_variables]
@@ -168,6 +173,28 @@ def test_an_autoencoders_file_builds_and_trains_two_steps(name: str, cohorts: di
     assert np.isfinite(logs["loss"]).all()
     model, _ = build(f"paper/{name}.gin", "authors_code.gin", cohort=cohort)
     assert (model.all_samples, model.decoder.linear_output, model.encoder.static_dropout.rate) == (True, False, 0)
+
+
+@pytest.mark.parametrize("name", END_TO_END)
+def test_an_end_to_end_file_builds_and_trains_two_steps(name: str, cohorts: dict[str, Cohort]) -> None:
+    """As the paper's section 5.3 and the heads' protocol say: 1e-5, batches of 2,048, patience 20, balanced for sepsis alone."""
+    cohort, task = cohorts[name.split("/")[0]], END_TO_END[name]
+    model, bound = build(f"paper/{name}.gin", "authors_code.gin", cohort=cohort, head="linear", rate=1e-3)
+    assert model.early_stopping.rate == 1e-3
+    assert (model.head.kind, model.encoder.static_dropout.rate) == ("linear", 0)
+    model, bound = build(f"paper/{name}.gin", cohort=cohort, **{"encoder.filters": 8})
+    assert model.early_stopping == plans.EarlyStopping(1e-5, 2048, patience=20, max_epochs=1000)
+    assert (cohort.tasks[model.task].name, model.head.kind) == (task, "mlp")
+    labels = cohort["train"].labels[:, model.task]
+    share = np.nanmean(labels)
+    expected = [0.5 / (1 - share), 0.5 / share] if task == "sepsis" else [1] * cohort.tasks[model.task].classes
+    np.testing.assert_allclose(model.class_weights, expected, rtol=1e-6)
+    samples = training.Samples(model, cohort, "train")
+    assert samples.count == np.sum(~np.isnan(labels))
+    model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
+    model.build((None, model.window_hours, len(cohort.columns)))
+    logs = model.fit(samples.batches(32, bound["seed"]), steps_per_epoch=2, shuffle=False, verbose=0).history
+    assert np.isfinite(logs["loss"]).all()
 
 
 # The authors' code
@@ -208,6 +235,7 @@ FRAGMENTS = {  # what a file that is only a part of a configuration needs before
     "methods/n_y.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis"}),
     "methods/n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "window": 3}),
     "methods/ncl_wy.gin": (["datasets/physionet2019.gin"], {"task": "sepsis", "window": 3}),
+    "methods/end_to_end.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/": (["datasets/physionet2019.gin"], {}),
     "budgets/": (["paper/physionet2019/cl.gin"], {}),
     "authors_code": (["paper/physionet2019/ncl_w.gin"], {}),
@@ -246,3 +274,13 @@ def test_budgets_are_what_they_say() -> None:
     assert sizes["paper"] == (25000, 2048, 65536)
     assert sizes["paper_quarter"] == (6250, 2048, 65536)
     assert sizes["smoke"][0] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"), [("ncl_w", None), ("seq2seq_ae", 40), ("seq2seq_ae_forecast", 40), ("end_to_end", 40)]
+)
+def test_the_laptop_caps_what_has_no_small_steps_and_fine_tuning(name: str, trained: int | None) -> None:
+    assert load(f"paper/physionet2019/{name}.gin").get("max_minutes") is None
+    assert config.protocol().max_minutes is None
+    assert load(f"paper/physionet2019/{name}.gin", "budgets/laptop.gin").get("max_minutes") == trained
+    assert config.protocol().max_minutes == 40

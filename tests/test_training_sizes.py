@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ncl_tf import training
+from ncl_tf import plans
 from ncl_tf.errors import InputError
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1000, 0.1), (600, 0.25), (7, 0.0), (2, 0.1), (5, 1.0)])
 def test_schedule_is_linear_then_a_cosine(steps: int, warmup: float) -> None:
     low, high, rising = 1e-5, 1e-3, round(warmup * steps)
-    rate = training.schedule(steps, warmup, low, high)
+    rate = plans.schedule(steps, warmup, low, high)
     for step in range(0, steps, max(steps // 50, 1)):
         if step < rising:
             expected = low + (high - low) * step / rising
@@ -33,7 +33,7 @@ def test_schedule_is_linear_then_a_cosine(steps: int, warmup: float) -> None:
 )
 def test_schedules_that_make_no_sense_are_refused(settings: tuple, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
-        training.schedule(*settings)
+        plans.schedule(*settings)
 
 
 @pytest.mark.parametrize("authors_keys", [False, True])
@@ -46,7 +46,7 @@ def test_advice_on_the_queue_is_good_advice(authors_keys: bool) -> None:
         model = SimpleNamespace(queue_size=queue_size, authors_keys=authors_keys)
         for _ in range(3):
             try:
-                training.check_sizes(model, hours, batch_size, steps=1, report_every=1)
+                plans.check_sizes(model, hours, batch_size, steps=1, report_every=1)
                 break
             except InputError as error:
                 batch = re.search(r"batch_size is \d+; allowed: 1 to (\d+)", str(error))
@@ -68,5 +68,5 @@ def test_advice_on_the_queue_is_good_advice(authors_keys: bool) -> None:
 
 
 def test_a_queue_that_suits_is_taken_as_it_is() -> None:
-    training.check_sizes(SimpleNamespace(queue_size=65536, authors_keys=False), 992_732, 2048, 25_000, 250)
-    training.check_sizes(SimpleNamespace(), 100, 100, 1, 1)  # a method without queue
+    plans.check_sizes(SimpleNamespace(queue_size=65536, authors_keys=False), 992_732, 2048, 25_000, 250)
+    plans.check_sizes(SimpleNamespace(), 100, 100, 1, 1)  # a method without queue

@@ -2,10 +2,12 @@
 
 import dataclasses
 import pathlib
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import gin
 import keras
 import numpy as np
 import pyarrow as pa
@@ -13,11 +15,13 @@ import pyarrow.parquet
 
 from ncl_tf import config, files, training  # noqa: F401 - a run's configuration binds training
 from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.declaration import Task
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.windows import HISTORY
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.heads import HEADS
+from ncl_tf.evaluation.heads import HEADS, Fitted
 from ncl_tf.evaluation.protocol import FEATURES, Judge, Judged
+from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import Run, environment
 from ncl_tf.serving.export import export_classifier
 
@@ -27,8 +31,8 @@ class Question:
     """What to find out about a run.
 
     Attributes:
-        task: name of the task; None: the cohort's first.
-        head: 'linear' or 'mlp'.
+        task: name of the task; None: the cohort's first, or that of an End-to-End run.
+        head: 'linear' or 'mlp'; None: 'mlp', or that of an End-to-End run.
         features: 'representation', or as sanity baselines the raw 'last_hour' or 'window'.
         fine_tune: train the encoder, too.
         labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
@@ -36,7 +40,7 @@ class Question:
     """
 
     task: str | None = None
-    head: str = "mlp"
+    head: str | None = None
     features: str = "representation"
     fine_tune: bool = False
     labels: float = 1.0
@@ -45,12 +49,12 @@ class Question:
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
-            ("head", self.head, HEADS),
+            ("head", self.head, (None, *HEADS)),
             ("features", self.features, FEATURES),
             ("split", self.split, SPLITS),
         ):
             if value not in allowed:
-                raise InputError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+                raise InputError(f"{name} is {value!r}; allowed: {', '.join(filter(None, allowed))}")
 
     @property
     def name(self) -> str:
@@ -68,20 +72,34 @@ def evaluate(
     cohort: str | None = None,
     gin_params: tuple[str, ...] = (),
     overwrite: bool = False,
+    psv: pathlib.Path | None = None,
     report: Callable[[int, float, float], None] = lambda *_: None,
     progress: Callable = lambda batches: batches,
 ) -> dict[str, Any]:
-    """Answers a question about the run in `folder`, writes `evaluations/<name>.*` there and returns the JSON's content."""
+    """Answers a question about the run in `folder`, writes `evaluations/<name>.*` there and returns the JSON's content.
+
+    Args:
+        folder: the run directory.
+        question: what to find out.
+        cohort: path of the run's cohort file; None: where it was in training.
+        gin_params: bindings of the protocol.
+        overwrite: make an evaluation of that name anew.
+        psv: a new or empty folder for the predictions in the challenge's form.
+        report: called after each epoch with its number and both losses.
+        progress: wraps the batches while they are embedded.
+    """
     began = time.monotonic()
     run, data, model = load_run(folder, cohort, gin_params)
-    question = dataclasses.replace(question, task=question.task or data.tasks[0].name)
+    question = completed(question, run, data, model, gin_params)
     output = run.folder / "evaluations" / f"{question.name}.json"
     if output.exists() and not overwrite:
         raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
     protocol = config.protocol()
     seed = run.record["seed"]
     judge = Judge(data, question.task, protocol, seed, question.labels, question.label_seed, report)
-    judged = answer(judge, question, model, progress)
+    if psv:
+        check_psv(psv, judge.task, data[question.split].stay_names)
+    judged = answer(judge, question, run, model, progress)
     scores, predictions = judge.score(judged, question.split)
     result = {
         "name": question.name,
@@ -89,6 +107,7 @@ def evaluate(
         **scores,
         "best_epoch": judged.fitted.best_epoch,
         "curve": judged.fitted.curve,
+        "stopped_by_budget": judged.fitted.stopped_by_budget or run.record.get("stopped_by_budget", False),
         "protocol": dataclasses.asdict(protocol),
         "run": {
             key: run.record[key] for key in ("seed", "budget", "dataset", "cohort_checksum", "step", "wall_seconds")
@@ -100,6 +119,8 @@ def evaluate(
     write_predictions(output.with_suffix(".parquet"), data[question.split], judge.position, predictions)
     if question.features == "representation":
         export_classifier(output.with_suffix("") / "classifier", judged.classifier, HISTORY, len(data.columns))
+    if psv:
+        write_psv(psv, data[question.split], predictions[:, 1])
     files.write_json(output, result)
     return result
 
@@ -115,7 +136,14 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
             f"{folder}: the training has not finished (step {run.record['step']}), so there is no encoder; "
             "start the same bin/train command again"
         )
+    config.load([str(folder / "config.gin")], [])
+    trained = config.bindings(gin.config_str())
     config.load([str(folder / "config.gin")], gin_params)
+    for name, value in config.bindings(gin.config_str()).items():
+        if value != trained.get(name) and not name.startswith("protocol."):
+            raise InputError(
+                f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE"
+            )
     data = Cohort(cohort or config.macro("cohort"))
     if len(data.columns) != run.record["columns"]:
         raise InputError(
@@ -127,13 +155,37 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
             f"the run's {run.record['cohort_checksum']}"
         )
     model = config.method()(cohort=data, seed=run.record["seed"], fast=True)
-    model.build((None, HISTORY, len(data.columns)))
-    run.restore(model)
+    model.build((None, model.window_hours, len(data.columns)))
+    if run.restore(model) != run.record["step"]:
+        raise InputError(
+            f"{folder}: no readable checkpoint of step {run.record['step']}, so there is no encoder to judge; "
+            "train again in another --run_dir"
+        )
     return run, data, model
 
 
-def answer(judge: Judge, question: Question, model: keras.Model, progress: Callable) -> Judged:
+def completed(question: Question, run: Run, data: Cohort, model: keras.Model, gin_params: tuple[str, ...]) -> Question:
+    """The question with task and head named; of an End-to-End run, which has both, nothing else can be asked."""
+    if not isinstance(model, Classifier):
+        return dataclasses.replace(question, task=question.task or data.tasks[0].name, head=question.head or "mlp")
+    own = Question(data.tasks[model.task].name, model.head.kind, split=question.split)
+    asked = dataclasses.replace(question, task=question.task or own.task, head=question.head or own.head)
+    for name, value in dataclasses.asdict(asked).items():
+        if value != getattr(own, name):
+            raise InputError(
+                f"{run.folder}: End-to-End has trained its own head, so it is only scored; "
+                f"--{name}={value}, allowed: {getattr(own, name)}"
+            )
+    if gin_params:
+        raise InputError(f"{run.folder}: End-to-End is only scored, so --gin_param={gin_params[0]!r} has no meaning")
+    return own
+
+
+def answer(judge: Judge, question: Question, run: Run, model: keras.Model, progress: Callable) -> Judged:
     """The classifier that the question asks for."""
+    if isinstance(model, Classifier):
+        curve = [{name: line[name] for name in ("loss", "val_loss")} for line in run.reports()]
+        return judge.scored(model, Fitted(run.record["best_epoch"], curve))
     if question.features != "representation":
         return judge.raw(question.features, question.head)
     if question.fine_tune:
@@ -153,17 +205,35 @@ def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictio
         pa.parquet.write_table(pa.table(columns), partial)
 
 
-def write_psv(folder: pathlib.Path, predictions: pathlib.Path, threshold: float = 0.5) -> int:
-    """A binary task's predictions in the challenge's form, one file per stay; returns the number of files."""
-    table = pa.parquet.read_table(predictions).to_pydict()
-    if "probability_2" in table:
-        raise InputError("the challenge's form is for binary tasks")
-    folder.mkdir(parents=True, exist_ok=True)
-    lines: dict[str, list[str]] = {}
-    for stay, probability in zip(table["stay"], table["probability_1"], strict=True):
-        lines.setdefault(stay, ["PredictedProbability|PredictedLabel"]).append(
-            f"{probability:.6g}|{int(probability > threshold)}"
+def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
+    """Refuses, before any work is done, what cannot be written in the challenge's form or would mix with other files."""
+    if task.kind != "binary":
+        raise InputError(
+            f"--write_psv: the challenge's form is for binary tasks, and {task.name!r} has {task.classes} classes"
         )
-    for stay, rows in lines.items():
-        (folder / f"{stay}.psv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return len(lines)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is not an empty folder; name a new one for --write_psv")
+    for stay in stays:
+        if "/" in stay:
+            raise InputError(f"--write_psv: stay {stay!r} cannot name a file")
+
+
+def write_psv(folder: pathlib.Path, split: SplitData, probabilities: np.ndarray, threshold: float = 0.5) -> None:
+    """The challenge's form: of every stay a file with a row per hour; the folder appears when it is complete.
+
+    Args:
+        folder: new or empty.
+        split: whose stays they are.
+        probabilities: [hours] of the positive class.
+        threshold: an alarm is raised above it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent) as partial:
+        written = pathlib.Path(partial) / "psv"
+        written.mkdir()
+        for stay, (first, last, _) in zip(split.stay_names, split.patient_windows, strict=True):
+            rows = [f"{value:.6g}|{int(value > threshold)}" for value in probabilities[first : last + 1]]
+            text = "\n".join(["PredictedProbability|PredictedLabel", *rows]) + "\n"
+            (written / f"{stay}.psv").write_text(text, encoding="utf-8")
+        written.replace(folder)
+    files.sync_folder(folder.parent)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 
 import keras
@@ -11,6 +12,7 @@ import tensorflow as tf
 from ncl_tf.data.windows import Windows, shuffled
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
+from ncl_tf.plans import Clock
 
 HEADS = ("linear", "mlp")
 
@@ -25,7 +27,9 @@ def make_head(kind: str, classes: int, size: int = 64) -> keras.Sequential:
         keras.layers.ReLU(name="relu"),
     ]
     output = keras.layers.Dense(classes, activation="softmax", name="output")
-    return keras.Sequential([*(hidden if kind == "mlp" else []), output], name="head")
+    head = keras.Sequential([*(hidden if kind == "mlp" else []), output], name="head")
+    head.kind = kind
+    return head
 
 
 def class_weights(classes: np.ndarray, count: int, balanced: bool) -> np.ndarray:
@@ -95,10 +99,12 @@ class Fitted:
     Attributes:
         best_epoch: the one whose weights the classifier has now, counted from 1.
         curve: training and validation loss of each epoch.
+        stopped_by_budget: whether the time was up before the validation loss stopped falling.
     """
 
     best_epoch: int
     curve: list[dict[str, float]]
+    stopped_by_budget: bool = False
 
 
 def fit(
@@ -111,6 +117,7 @@ def fit(
     batch_size: int = 2048,
     patience: int = 20,
     max_epochs: int = 1000,
+    max_minutes: float | None = None,
     report: Callable[[int, float, float], None] = lambda epoch, loss, val_loss: None,
 ) -> Fitted:
     """Trains with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch's weights.
@@ -124,15 +131,18 @@ def fit(
         batch_size: samples per step; the last batch of an epoch may be smaller.
         patience: epochs to wait for a better validation loss.
         max_epochs: at the most.
+        max_minutes: wall time after which an epoch is cut short and validated as the last one; None: no cap.
         report: called after each epoch.
     """
+    clock = Clock(0.0, max_minutes)
     optimizer = keras.optimizers.Adam(learning_rate)
     optimizer.build(classifier.trainable_variables)
-    run_epoch = _epoch_function(classifier, optimizer, training, weights, batch_size)
+    run_epoch = epoch_function(classifier, optimizer, training, weights, batch_size)
     predict_validation = predictor(classifier, validation)
     best_loss, best_epoch, best_weights, curve = math.inf, 0, classifier.get_weights(), []
+    stopped_by_budget = False
     for epoch in range(1, max_epochs + 1):
-        loss = run_epoch(epoch, seed)
+        loss = run_epoch(epoch, seed, clock.left)
         val_loss = mean_loss(predict_validation(), validation.classes, weights)
         curve.append({"loss": loss, "val_loss": val_loss})
         report(epoch, loss, val_loss)
@@ -140,8 +150,11 @@ def fit(
             best_loss, best_epoch, best_weights = val_loss, epoch, classifier.get_weights()
         elif epoch - best_epoch >= patience:
             break
+        if clock.over and epoch < max_epochs:
+            stopped_by_budget = True
+            break
     classifier.set_weights(best_weights)
-    return Fitted(best_epoch, curve)
+    return Fitted(best_epoch, curve, stopped_by_budget)
 
 
 def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> float:
@@ -149,10 +162,13 @@ def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarra
     return float(tf.reduce_mean(cross_entropy(tf.constant(probabilities), tf.constant(classes), tf.constant(weights))))
 
 
-def _epoch_function(
+def epoch_function(
     classifier: keras.Model, optimizer: keras.Optimizer, training: Samples, weights: np.ndarray, batch_size: int
-) -> Callable[[int, int], float]:
-    """A function of epoch and seed that takes one step per batch, in the epoch's own order, and returns the mean loss."""
+) -> Callable[..., float]:
+    """A function of epoch, seed and time that takes one step per batch, in the epoch's own order, and returns the mean loss.
+
+    After the given number of seconds, infinite by default, the rest of the epoch is left out.
+    """
     rows, classes, weights = tf.constant(training.rows), tf.constant(training.classes), tf.constant(weights)
     hours = len(training.rows)
     full = hours // batch_size
@@ -171,15 +187,23 @@ def _epoch_function(
         return update(training.inputs(tf.gather(rows, chosen)), tf.gather(classes, chosen))
 
     @tf.function
-    def full_batches(batches: tf.Tensor) -> tf.Tensor:
-        total = tf.constant(0.0)
-        for batch in tf.range(full):
-            total += step(tf.gather(batches, batch))
-        return total
+    def full_batches(batches: tf.Tensor, deadline: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Sum of the losses, and the number of batches before the deadline: at least one."""
+        total, done = tf.constant(0.0), tf.constant(0)
+        while done < full and (done == 0 or tf.timestamp() < deadline):
+            total += step(tf.gather(batches, done))
+            done += 1
+        return total, done
 
-    def run_epoch(epoch: int, seed: int) -> float:
+    def run_epoch(epoch: int, seed: int, seconds: float = math.inf) -> float:
+        deadline = time.time() + seconds
         order = shuffled(tf.range(hours, dtype=tf.int64), tf.constant(epoch, tf.int64), hours, seed)
-        total = float(full_batches(tf.reshape(order[: full * batch_size], [full, batch_size]))) if full else 0.0
+        total, done = 0.0, 0
+        if full:
+            batches = tf.reshape(order[: full * batch_size], [full, batch_size])
+            total, done = map(float, full_batches(batches, tf.constant(deadline, tf.float64)))
+        if done < full:
+            return total / (done * batch_size)
         if hours % batch_size:
             total += float(step(order[full * batch_size :]))
         return total / hours

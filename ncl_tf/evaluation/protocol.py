@@ -32,6 +32,7 @@ class Protocol:
         batch_size: for all labels; with a fraction of them, the same fraction of it.
         patience: epochs without a better validation loss.
         max_epochs: at the most.
+        max_minutes: wall time after which fine-tuning ends, with the best epoch so far; None: no cap.
     """
 
     rates: dict[str, float]
@@ -40,6 +41,7 @@ class Protocol:
     batch_size: int = 2048
     patience: int = 20
     max_epochs: int = 1000
+    max_minutes: float | None = None
 
 
 @dataclasses.dataclass
@@ -95,6 +97,28 @@ def labelled_rows(split: SplitData, task: int, stays: np.ndarray | None = None) 
     return np.flatnonzero(labelled)
 
 
+def labelled_training(
+    cohort: Cohort, task: str, protocol: Protocol, labels: float = 1.0, label_seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows [H] of the training split to learn a task from, and the weight of each class in the loss [K].
+
+    Args:
+        cohort: the data; its training hours must be of two classes, and validation hours must be labelled.
+        task: name of the task.
+        protocol: says whether the classes are balanced.
+        labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
+    """
+    position, declared = cohort.task(task)
+    training = cohort["train"]
+    stays = None if labels == 1 else limited_stays(training, position, labels, label_seed)
+    rows = labelled_rows(training, position, stays)
+    classes = training.classes[rows, position]
+    _check_classes(classes, declared, "train")
+    if not len(labelled_rows(cohort["val"], position)):
+        raise InputError(f"{cohort.path}: task {task!r}: no hour of split 'val' is labelled, so no epoch can be chosen")
+    return rows, class_weights(classes, declared.classes, protocol.balanced and declared.kind == "binary")
+
+
 class Judge:
     """Trains classifiers for one task of a cohort.
 
@@ -119,12 +143,7 @@ class Judge:
     ) -> None:
         self.cohort, self.protocol, self.seed, self.report = cohort, protocol, seed, report
         self.position, self.task = cohort.task(task)
-        training = cohort["train"]
-        stays = None if labels == 1 else limited_stays(training, self.position, labels, label_seed)
-        self.training_rows = labelled_rows(training, self.position, stays)
-        classes = training.classes[self.training_rows, self.position]
-        _check_classes(classes, self.task, "train")
-        self.weights = class_weights(classes, self.task.classes, protocol.balanced and self.task.kind == "binary")
+        self.training_rows, self.weights = labelled_training(cohort, task, protocol, labels, label_seed)
         self.batch_size = max(1, round(protocol.batch_size * labels))
 
     def frozen(self, encoder: Encoder, head: str, progress: Callable = lambda batches: batches) -> Judged:
@@ -155,7 +174,12 @@ class Judge:
     def fine_tuned(self, encoder: Encoder, head: str) -> Judged:
         """A new head and the encoder, trained together."""
         classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
-        return self._fit_on_windows(classifier, self.protocol.fine_tune_rate, time.monotonic())
+        rate, cap = self.protocol.fine_tune_rate, self.protocol.max_minutes
+        return self._fit_on_windows(classifier, rate, time.monotonic(), cap)
+
+    def scored(self, classifier: Classifier, fitted: Fitted) -> Judged:
+        """An End-to-End run as it is; nothing is trained."""
+        return Judged(classifier, fitted, self._predict_windows(classifier), 0.0)
 
     def score(self, judged: Judged, split: str) -> tuple[dict[str, Any], np.ndarray]:
         """Metrics over a split's labelled hours, with intervals over stays, and the predictions of all its hours [H, K]."""
@@ -215,14 +239,23 @@ class Judge:
         ]
         return head, self._fit(head, *samples, self.protocol.rates[kind])
 
-    def _fit_on_windows(self, classifier: keras.Model, rate: float, began: float) -> Judged:
+    def _fit_on_windows(
+        self, classifier: keras.Model, rate: float, began: float, max_minutes: float | None = None
+    ) -> Judged:
         keras.utils.set_random_seed(self.seed)
         classifier(tf.zeros([1, HISTORY, len(self.cohort.columns)]))  # creates the weights of a flat baseline
         samples = [self._windows(split, self._labelled(split)) for split in ("train", "val")]
-        fitted = self._fit(classifier, *samples, rate)
+        fitted = self._fit(classifier, *samples, rate, max_minutes)
         return Judged(classifier, fitted, self._predict_windows(classifier), time.monotonic() - began)
 
-    def _fit(self, classifier: keras.Model, training: Samples, validation: Samples, rate: float) -> Fitted:
+    def _fit(
+        self,
+        classifier: keras.Model,
+        training: Samples,
+        validation: Samples,
+        rate: float,
+        max_minutes: float | None = None,
+    ) -> Fitted:
         return fit(
             classifier,
             training,
@@ -233,6 +266,7 @@ class Judge:
             self.batch_size,
             self.protocol.patience,
             self.protocol.max_epochs,
+            max_minutes,
             self.report,
         )
 

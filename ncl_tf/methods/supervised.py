@@ -8,10 +8,11 @@ from ncl_tf.data.cohort import SplitData
 from ncl_tf.data.windows import HISTORY, Batch
 from ncl_tf.encoders import Encoder
 from ncl_tf.evaluation.heads import cross_entropy
+from ncl_tf.plans import EarlyStopping
 
 
 class Classifier(keras.Model):
-    """Head on encoder.
+    """Head on encoder. Nothing is augmented or dropped: the encoder is called as for evaluation, also when it is trained.
 
     Args:
         encoder: f_e.
@@ -19,6 +20,7 @@ class Classifier(keras.Model):
         task: position of its label among a batch's labels.
         class_weights: [K] float32, in the loss.
         seed: of the order of samples.
+        early_stopping: how `bin/train` trains it; None: a form that something else trains or only scores.
     """
 
     window_hours = HISTORY
@@ -30,10 +32,12 @@ class Classifier(keras.Model):
         task: int,
         class_weights: np.ndarray,
         seed: int = 0,
+        early_stopping: EarlyStopping | None = None,
         name: str = "classifier",
     ) -> None:
         super().__init__(name=name)
         self.encoder, self.head, self.task, self.seed = encoder, head, task, seed
+        self.early_stopping = early_stopping
         self.class_weights = tf.constant(class_weights, tf.float32)
         self.mean_loss = keras.metrics.Mean(name="loss")
 
@@ -56,7 +60,7 @@ class Classifier(keras.Model):
 
     def call(self, windows: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Class probabilities: [B, T, C] -> [B, K]."""
-        return self.head(self.encoder(windows, training=training), training=training)
+        return self.head(self.encoder(windows), training=training)
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """One step of Adam on the weighted cross-entropy."""

@@ -1,7 +1,7 @@
 """Shared fixtures: small simulated wards in both forms, cohorts prepared from them, and real data where it is at hand.
 
 Real data is found by the environment: NCL_PHYSIONET2019 is a folder with training_setA.zip and training_setB.zip,
-NCL_MIMIC3_DEMO one with multitask.tar.xz.
+NCL_MIMIC3_DEMO one with multitask.tar.xz. NCL_PAPER is a folder with the paper's LaTeX text.
 """
 
 import os
@@ -74,6 +74,16 @@ def physionet2019_zips() -> list[pathlib.Path]:
 def mimic3_demo() -> pathlib.Path:
     """The multitask output of mimic3-benchmarks on the open demo of MIMIC-III, as tar file."""
     return _real_data("NCL_MIMIC3_DEMO", ["multitask.tar.xz"])[0]
+
+
+@pytest.fixture(scope="session")
+def paper_text() -> str:
+    """The paper in LaTeX."""
+    folder = os.environ.get("NCL_PAPER")
+    if not folder:
+        pytest.skip("NCL_PAPER is not set; it names the folder with the paper's LaTeX text")
+    files = sorted(path for path in pathlib.Path(folder).iterdir() if path.suffix in (".txt", ".tex"))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,213 @@
+"""The paper's tables as data: tables/NAME.toml, one for each table and for each search of the appendix.
+
+title, label   what it shows, and the paper's label; no label where the paper has no such table
+dataset        of `ncl_tf.data.datasets`
+split          'test', or 'val' where the paper chooses by it
+seeds          how many of SEEDS the paper averages over
+label_seeds    how many choices of labelled stays, for a table with `labels`
+fine_tune      whether the encoder is trained together with the head
+labels, metrics, heads   the columns: their product, in this order
+blocks         groups of rows that compete for bold. `rows` names them, or the keys of `figures`, or they are the product of
+               `axes`, settings of `method` beside the fixed `settings`. `figures` are the paper's cells: mean ± std,
+               x 100, bold between asterisks
+
+The statistics of the datasets are `ncl_tf.data.datasets.PAPER_COUNTS`.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from ncl_tf.errors import InputError
+
+HERE = pathlib.Path(__file__).resolve().parent
+SEEDS = tuple(1111 * digit for digit in range(1, 10)) + (
+    *(1234, 2345, 3456, 4567, 5678, 6789),
+    *(9876, 8765, 7654, 6543, 5432),
+)
+TITLES = {
+    "seq2seq_ae": "Seq2Seq-AE",
+    "seq2seq_ae_forecast": "Seq2Seq-AE-forecast",
+    "cl": "CL",
+    "sacl": "SACL",
+    "clocs": "CLOCS",
+    "ncl_w": "NCL(n_w)",
+    "end_to_end": "End-to-End",
+    "scl": "SCL",
+    "ncl_y": "NCL(n_Y)",
+    "ncl_wy": "NCL(n_w and n_Y)",
+}
+TASK_MARKS = {"_decompensation": " (D)", "_length_of_stay": " (L)"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A metric of a task, by a head, with the labels of a fraction of the training stays."""
+
+    task: str
+    metric: str
+    head: str
+    labels: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A cell of the paper, x 100; std is None where it gives none."""
+
+    mean: float
+    std: float | None
+    bold: bool
+
+    @classmethod
+    def parse(cls, text: str) -> "Figure":
+        """From '9.3 ± 0.5', '**9.3** ± 0.5' or '9.3'."""
+        bold, plain, std = re.fullmatch(r"(?:\*\*([\d.]+)\*\*|([\d.]+))(?: ± ([\d.]+))?", text).groups()
+        return cls(float(bold or plain), float(std) if std else None, bold is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row: a method of gin/paper/, with settings where it is part of a search.
+
+    Attributes:
+        name: unique in the table.
+        block: the group of rows that it competes with.
+        method: name of the method's gin file; 'end_to_end' has one for each task of a dataset that has several.
+        settings: gin names and values.
+        figures: the paper's, one per column, None where it has none.
+    """
+
+    name: str
+    block: str
+    method: str
+    settings: Mapping[str, Any]
+    figures: tuple[Figure | None, ...]
+
+    @property
+    def title(self) -> str:
+        """As the paper writes it."""
+        if self.settings:
+            return self.name
+        for suffix, mark in TASK_MARKS.items():
+            if self.name.endswith(suffix):
+                return TITLES[self.name.removesuffix(suffix)] + mark
+        return TITLES[self.name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table: rows x columns, each cell an average over seeds. The module's docstring explains the attributes."""
+
+    name: str
+    title: str
+    label: str | None
+    dataset: str
+    split: str
+    seeds: int
+    label_seeds: int
+    fine_tune: bool
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks."""
+        return tuple(dict.fromkeys(column.task for column in self.columns))
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Names of the heads."""
+        return tuple(dict.fromkeys(column.head for column in self.columns))
+
+    def narrowed(self, methods: list[str] | None = None, heads: list[str] | None = None) -> "Table":
+        """The table with some of its rows and heads only; None: all."""
+        check_names("method", methods or [], [row.name for row in self.rows], f"table {self.name!r} has")
+        check_names("head", heads or [], self.heads, f"table {self.name!r} has")
+        kept = [index for index, column in enumerate(self.columns) if not heads or column.head in heads]
+        return dataclasses.replace(
+            self,
+            columns=tuple(self.columns[index] for index in kept),
+            rows=tuple(
+                dataclasses.replace(row, figures=tuple(row.figures[index] for index in kept))
+                for row in self.rows
+                if not methods or row.name in methods
+            ),
+        )
+
+
+def check_names(kind: str, names: list[str], known: list[str] | tuple[str, ...], what: str) -> None:
+    """Refuses names that are not among the known ones."""
+    for name in names:
+        if name not in known:
+            raise InputError(f"no {kind} {name!r}; {what} {', '.join(known)}")
+
+
+def names() -> list[str]:
+    """Of all tables that can be made."""
+    return sorted(path.stem for path in (HERE / "tables").glob("*.toml"))
+
+
+def load(name: str) -> Table:
+    """The table of that name."""
+    check_names("table", [name], names(), "choose one of")
+    data = _read(f"tables/{name}.toml")
+    columns = tuple(
+        Column(task, metric, head, labels)
+        for labels in data.get("labels", [1.0])
+        for task, metrics in data["metrics"].items()
+        for metric in metrics
+        for head in data["heads"]
+    )
+    return Table(
+        name,
+        data["title"],
+        data.get("label"),
+        data["dataset"],
+        data.get("split", "test"),
+        data["seeds"],
+        data.get("label_seeds", 1),
+        data.get("fine_tune", False),
+        columns,
+        tuple(row for block, content in data["blocks"].items() for row in _rows(block, content, len(columns))),
+    )
+
+
+def instances() -> dict[str, dict[str, Any]]:
+    """Other methods as instances of the framework (tab:baseline): method -> alpha, window (hours), neighborhood."""
+    return _read("instances.toml")
+
+
+def measurements(dataset: str) -> dict[str, str]:
+    """The paper's table of measurements: its name -> the channel of our declaration."""
+    return _read("measurements.toml")[dataset]
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
+
+
+def _rows(block: str, content: dict[str, Any], columns: int) -> list[Row]:
+    figures = content.get("figures", {})
+    if "axes" not in content:
+        rows = [(name, name, {}) for name in content.get("rows", figures)]
+    else:
+        points = [
+            dict(zip(content["axes"], values, strict=True)) for values in itertools.product(*content["axes"].values())
+        ]
+        rows = [(_point_name(point), content["method"], content.get("settings", {}) | point) for point in points]
+    parsed = {name: tuple(Figure.parse(text) for text in texts) for name, texts in figures.items()}
+    return [Row(name, block, method, settings, parsed.get(name, (None,) * columns)) for name, method, settings in rows]
+
+
+def _point_name(point: dict[str, Any]) -> str:
+    """temperature_0.1-momentum_0.99"""
+    return "-".join(f"{setting.split('.')[-1]}_{value_name(value)}" for setting, value in point.items())
+
+
+def value_name(value: Any) -> str:
+    """A setting's value in names of rows and files."""
+    return "+".join(value) if isinstance(value, list) else str(value)

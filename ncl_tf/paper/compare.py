@@ -1,0 +1,232 @@
+"""A table of ours beside the paper's: means over seeds, bold by the paper's rule, differences; in four forms."""
+
+import csv
+import dataclasses
+import io
+import json
+import pathlib
+import statistics
+from typing import Any
+
+from ncl_tf import files
+from ncl_tf.paper.tables import Column, Figure, Row, Table
+
+METRICS = {"auprc": "AUPRC", "auroc": "AUROC", "utility": "Utility", "kappa": "Kappa"}
+HEADS = {"linear": "linear", "mlp": "MLP"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One cell, x 100.
+
+    Attributes:
+        values: one per seed (and choice of labels).
+        figure: the paper's.
+        stopped_by_budget: whether any of its trainings ended when its time was up.
+        bold: within one standard deviation of the best of its block.
+    """
+
+    values: tuple[float, ...]
+    figure: Figure | None
+    stopped_by_budget: bool
+    bold: bool = False
+
+    @property
+    def mean(self) -> float | None:
+        """Over seeds."""
+        return statistics.fmean(self.values) if self.values else None
+
+    @property
+    def std(self) -> float | None:
+        """Over seeds (n - 1); None for fewer than two."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.mean is None or self.figure is None else self.mean - self.figure.mean
+
+
+class Comparison:
+    """A table with our results.
+
+    Args:
+        table: the table; rows and heads without any result are left out.
+        rows: of `ncl_tf.paper.results.rows`.
+    """
+
+    def __init__(self, table: Table, rows: list[dict[str, Any]]) -> None:
+        present, heads = ({row[what] for row in rows} for what in ("row", "head"))
+        self.table = table.narrowed(
+            [row.name for row in table.rows if row.name in present], [head for head in table.heads if head in heads]
+        )
+        self.rows, self.results = self.table.rows, rows
+        self.cells = {(row.name, column): self._cell(row, column) for row in self.rows for column in self.table.columns}
+        self._embolden()
+
+    def _cell(self, row: Row, column: Column) -> Cell:
+        found = [
+            result
+            for result in self.results
+            if (result["row"], result["task"], result["head"], result["labels"])
+            == (row.name, column.task, column.head, column.labels)
+        ]
+        return Cell(
+            tuple(100 * result["metrics"][column.metric] for result in found),
+            row.figures[self.table.columns.index(column)],
+            any(result["stopped_by_budget"] for result in found),
+        )
+
+    def _embolden(self) -> None:
+        """Bold, in each block and metric over both heads: what is within one standard deviation of the best."""
+        groups: dict[tuple, dict] = {}
+        for row in self.rows:
+            for column in self.table.columns:
+                cell = self.cells[row.name, column]
+                if cell.values:
+                    group = groups.setdefault((row.block, column.task, column.metric, column.labels), {})
+                    group[row.name, column] = (cell.mean, cell.std)
+        for group in groups.values():
+            for key in bold(group):
+                self.cells[key] = dataclasses.replace(self.cells[key], bold=True)
+
+    def seeds(self, row: Row) -> int:
+        """How many seeds the row has."""
+        return len({result["seed"] for result in self.results if result["row"] == row.name})
+
+    @property
+    def caption(self) -> str:
+        """What one must know to read the table."""
+        counts = sorted({self.seeds(row) for row in self.rows})
+        seeds = " to ".join(dict.fromkeys([str(counts[0]), str(counts[-1])])) + (
+            " seed" if counts[-1] == 1 else " seeds"
+        )
+        label = f" ({self.table.label})" if self.table.label else ""
+        labels = (
+            f", each with up to {self.table.label_seeds} choices of labelled stays"
+            if self.table.label_seeds > 1
+            else ""
+        )
+        split = {"test": "the test split", "val": "validation data"}[self.table.split]
+        text = (
+            f"{self.table.title}{label}, on {split}: budget {self.results[0]['budget']!r}, {seeds}{labels} "
+            f"(the paper: its own budget, {self.table.seeds * self.table.label_seeds} runs). x 100, mean ± std over runs. "
+            "Bold: within one std of the best of its block."
+        )
+        if any(cell.figure for cell in self.cells.values()):
+            text += " In brackets: the paper's figure, and ours less the paper's."
+        if any(cell.stopped_by_budget for cell in self.cells.values()):
+            text += " †: stopped by budget, when its time was up."
+        return text
+
+    def write(self, folder: pathlib.Path) -> list[pathlib.Path]:
+        """Writes TABLE.md, .tex, .csv and .json; returns the paths."""
+        forms = {"md": self.markdown(), "tex": self.latex(), "csv": self.csv(), "json": self.json()}
+        for suffix, text in forms.items():
+            files.write_text(folder / f"{self.table.name}.{suffix}", text)
+        return [folder / f"{self.table.name}.{suffix}" for suffix in forms]
+
+    def markdown(self) -> str:
+        """A table of GitHub's Markdown, the caption below it."""
+        lines = ["| | seeds | " + " | ".join(self._header(column) for column in self.table.columns) + " |"]
+        lines += ["|---" * (len(self.table.columns) + 2) + "|"]
+        for row in self.rows:
+            cells = [self._text(self.cells[row.name, column], "**{}**", " ± ", "†") for column in self.table.columns]
+            lines.append(f"| {row.title} | {self.seeds(row)} | " + " | ".join(cells) + " |")
+        return "\n".join([*lines, "", f"({self.caption})", ""])
+
+    def latex(self) -> str:
+        """A table environment, for booktabs."""
+        lines = [r"\begin{table*}", r"\caption{" + _latex(self.caption) + "}"]
+        lines += [
+            r"\begin{center}",
+            r"\begin{small}",
+            r"\begin{tabular}{lr" + "l" * len(self.table.columns) + "}",
+            r"\toprule",
+        ]
+        lines += [" & ".join(["", "seeds", *(_latex(self._header(column)) for column in self.table.columns)]) + r" \\"]
+        block = None
+        for row in self.rows:
+            lines += [r"\midrule"] if row.block != block else []
+            block = row.block
+            cells = [
+                self._text(self.cells[row.name, column], r"\textbf{{{}}}", r" $\pm$ ", r"$^\dagger$")
+                for column in self.table.columns
+            ]
+            lines.append(" & ".join([_latex(row.title), str(self.seeds(row)), *cells]) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", r"\end{small}", r"\end{center}"]
+        return "\n".join([*lines, rf"\label{{tab:ours_{self.table.name}}}", r"\end{table*}", ""])
+
+    def csv(self) -> str:
+        """A line per cell."""
+        text = io.StringIO()
+        records = self._records()
+        writer = csv.DictWriter(
+            text, [name for name in records[0] if name != "values"], extrasaction="ignore", lineterminator="\n"
+        )
+        writer.writeheader()
+        writer.writerows(records)
+        return text.getvalue()
+
+    def json(self) -> str:
+        """Everything, with the value of every seed."""
+        facts = {
+            "table": self.table.name,
+            "label": self.table.label,
+            "caption": self.caption,
+            "budget": self.results[0]["budget"],
+            "cohort_checksum": self.results[0]["cohort_checksum"],
+        }
+        return json.dumps({**facts, "cells": self._records()}, indent=2) + "\n"
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "row": row.name,
+                "block": row.block,
+                **dataclasses.asdict(column),
+                "mean": cell.mean,
+                "std": cell.std,
+                "runs": len(cell.values),
+                "seeds": self.seeds(row),
+                "bold": cell.bold,
+                "stopped_by_budget": cell.stopped_by_budget,
+                "paper_mean": cell.figure and cell.figure.mean,
+                "paper_std": cell.figure and cell.figure.std,
+                "difference": cell.difference,
+                "values": list(cell.values),
+            }
+            for row in self.rows
+            for column in self.table.columns
+            for cell in [self.cells[row.name, column]]
+        ]
+
+    def _header(self, column: Column) -> str:
+        parts = [f"{column.labels:.0%} of labels"] if column.labels != 1 else []
+        parts += [column.task.replace("_", " ")] if len(self.table.tasks) > 1 else []
+        return " ".join([*parts, METRICS[column.metric], HEADS[column.head]])
+
+    def _text(self, cell: Cell, bold: str, plus_minus: str, dagger: str) -> str:
+        """8.0 ± 0.2 (9.5 ± 0.4, -1.5)"""
+        if cell.mean is None:
+            ours = "-"
+        else:
+            ours = bold.format(f"{cell.mean:.1f}") if cell.bold else f"{cell.mean:.1f}"
+            ours += f"{plus_minus}{cell.std:.1f}" if cell.std is not None else ""
+            ours += dagger if cell.stopped_by_budget else ""
+        if cell.figure is None:
+            return ours
+        paper = f"{cell.figure.mean}" + (f"{plus_minus}{cell.figure.std}" if cell.figure.std is not None else "")
+        return f"{ours} ({paper}" + (f", {cell.difference:+.1f})" if cell.difference is not None else ")")
+
+
+def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:
+    """The keys whose mean is within one standard deviation, the best one's, of the best mean."""
+    best, std = max(group.values(), key=lambda cell: cell[0])
+    return [key for key, (mean, _) in group.items() if mean >= best - (std or 0)]
+
+
+def _latex(text: str) -> str:
+    for symbol in "%_":
+        text = text.replace(symbol, "\\" + symbol)
+    return text.replace("±", r"$\pm$").replace("†", r"$^\dagger$")

@@ -1,0 +1,241 @@
+"""Runs jobs, each a program of bin/ in a process of its own: on this machine, or on a Ray cluster.
+
+A job locks its log file as long as any of its processes lives: the program inherits the lock with its output. So a job whose
+starter was killed is never run a second time beside itself; whoever comes next waits for it and finds it done.
+"""
+
+import concurrent.futures
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ncl_tf.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SECONDS_TO_CONNECT = 5
+RAY_RETRIES = 3  # of a job whose worker died
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A command.
+
+    Attributes:
+        name: unique.
+        program: below the project's folder.
+        arguments: its flags.
+        run_dir: the run that it makes or judges.
+        log: file for what it prints.
+        needs: name of the job that must be done before.
+        output: what exists when it is done; None: a training, which tells in its run.json.
+    """
+
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+    run_dir: pathlib.Path
+    log: pathlib.Path
+    needs: str | None = None
+    output: pathlib.Path | None = None
+
+    @property
+    def command(self) -> str:
+        """As one would type it."""
+        return " ".join([self.program, *map(_quoted, self.arguments)])
+
+    def done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.output.exists() if self.output else self.record().get("status") == "finished"
+
+    def record(self) -> dict:
+        """The run's run.json; empty if there is none yet."""
+        path = self.run_dir / "run.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] = lambda: False) -> int:
+    """Runs a job unless it is done; returns the exit code.
+
+    Args:
+        job: the job.
+        threads: for TensorFlow and numpy; None: as many as there are cores.
+        stopping: asked now and then; when it says so, the program is stopped.
+    """
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    limits = {} if threads is None else dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"), str(threads))
+    with job.log.open("a", encoding="utf-8") as log:
+        while not _locked(log):
+            if stopping():
+                return 1
+            time.sleep(0.2)
+        if job.done():
+            return 0
+        log.write(f"$ {job.command}\n")
+        log.flush()
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / job.program), *job.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TQDM_MININTERVAL": "30", **limits},
+        )
+        try:
+            while process.poll() is None:
+                if stopping():
+                    process.terminate()
+                time.sleep(0.05)
+        finally:
+            process.kill()
+        return process.wait()
+
+
+def _quoted(argument: str) -> str:
+    """An argument for a shell; in double quotes where that will do, as gin's texts have single ones."""
+    return shlex.quote(argument) if re.search(r'["$`\\!]', argument) or " " not in argument else f'"{argument}"'
+
+
+def _locked(file) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class Executor(Protocol):
+    """Where jobs run. `slots` is how many it should be given at the same time; None: all that are ready."""
+
+    slots: int | None
+
+    def submit(self, job: Job) -> concurrent.futures.Future: ...
+
+    def close(self) -> None: ...
+
+
+def local_slots(cpus_per_job: int | None) -> int:
+    """How many jobs this machine runs at the same time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cpus_per_job is not None and not 1 <= cpus_per_job <= cores:
+        raise InputError(f"--cpus_per_job is {cpus_per_job}; allowed: 1 to {cores}, the cores of this machine")
+    return cores // (cpus_per_job or cores)
+
+
+class Local:
+    """This machine: as many jobs at once as there are cores for; by default each gets all of them."""
+
+    def __init__(self, cpus_per_job: int | None = None) -> None:
+        self.slots = local_slots(cpus_per_job)
+        self._threads = cpus_per_job
+        self._stop = threading.Event()
+        self._pool = concurrent.futures.ThreadPoolExecutor(self.slots)
+
+    def submit(self, job: Job) -> concurrent.futures.Future:
+        """Starts a job; the future holds its exit code."""
+        return self._pool.submit(execute, job, self._threads, self._stop.is_set)
+
+    def close(self) -> None:
+        """Stops what is still running."""
+        self._stop.set()
+        self._pool.shutdown(cancel_futures=True)
+
+
+class Ray:
+    """A Ray cluster whose machines see the project and the output folder under the same paths as this one."""
+
+    slots = None
+
+    def __init__(self, address: str, cpus_per_job: int | None = None, gpus_per_job: float = 0) -> None:
+        try:
+            import ray
+        except ImportError as error:
+            raise InputError("--executor=ray needs Ray: pip install 'ncl_tf[cluster]'") from error
+        if gpus_per_job < 0 or (cpus_per_job is not None and cpus_per_job < 1):
+            raise InputError(
+                f"--cpus_per_job is {cpus_per_job} and --gpus_per_job {gpus_per_job}; allowed: 1 or more, and 0 or more"
+            )
+        check_reachable(address)
+        self._ray, self._threads = ray, cpus_per_job or 2
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}") from error
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
+        self._execute = ray.remote(num_cpus=self._threads, num_gpus=gpus_per_job, max_retries=RAY_RETRIES)(execute)
+
+    def submit(self, job: Job) -> concurrent.futures.Future:
+        """Queues a job; the future holds its exit code. After a worker's death Ray starts it again, and it goes on."""
+        return self._execute.remote(job, self._threads).future()
+
+    def close(self) -> None:
+        """Leaves the cluster; what is still running is stopped."""
+        self._ray.shutdown()
+
+
+def check_reachable(address: str) -> None:
+    """Refuses, within seconds, an address where nobody listens; Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise InputError(f"--ray_address is {address!r}; allowed: HOST:PORT, ray://HOST:PORT or auto")
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(f"--ray_address={address}: nobody answers there ({error}); is the cluster up?") from error
+
+
+def run_all(
+    jobs: Sequence[Job], executor: Executor, report: Callable[[dict[str, str], list[Job]], None]
+) -> dict[str, str]:
+    """Runs jobs in their order, as soon as what they need is done.
+
+    Args:
+        jobs: those that need one another in the right order.
+        executor: where.
+        report: called whenever something changed and every few seconds, with the outcomes and the jobs under way.
+
+    Returns:
+        outcome of each job by name: '' where it is done, else what went wrong.
+    """
+    outcomes: dict[str, str] = {job.name: "" for job in jobs if job.done()}
+    waiting = [job for job in jobs if job.name not in outcomes]
+    running: dict[concurrent.futures.Future, Job] = {}
+    while waiting or running:
+        for job in [job for job in waiting if job.needs is None or job.needs in outcomes]:
+            if job.needs and outcomes[job.needs]:
+                outcomes[job.name] = f"not run: it needs {job.needs}"
+            elif executor.slots is None or len(running) < executor.slots:
+                running[executor.submit(job)] = job
+            else:
+                break
+            waiting.remove(job)
+        report(outcomes, list(running.values()))
+        finished, _ = concurrent.futures.wait(running, 2, concurrent.futures.FIRST_COMPLETED)
+        for future in finished:
+            job = running.pop(future)
+            outcomes[job.name] = _outcome(job, future)
+    report(outcomes, [])
+    return outcomes
+
+
+def _outcome(job: Job, future: concurrent.futures.Future) -> str:
+    if error := future.exception():
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}; log: {job.log}"
+    code = future.result()
+    if code == 0 and job.done():
+        return ""
+    why = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    lines = job.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"{why}; log: {job.log}; its last line: {last}"

@@ -1,0 +1,242 @@
+"""What has to be run for a table: its trainings and evaluations as independent jobs, and the folder that they share.
+
+plan.json                    cohort, budget and parameters, for which the folder is; the tables made in it, which may grow
+runs/TRAINING/               run directories of bin/train; tables share them
+logs/JOB.log                 what each job printed
+results/TRAINING/NAME.json   what is known about each evaluation
+TABLE.md .tex .csv .json     the tables
+"""
+
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ncl_tf import files
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.errors import InputError
+from ncl_tf.paper.executors import Job
+from ncl_tf.paper.tables import SEEDS, TITLES, Column, Row, Table, check_names, value_name
+
+GIN = pathlib.Path(__file__).resolve().parent.parent.parent / "gin"
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """One training.
+
+    Attributes:
+        method: a row's.
+        gin_file: of gin/paper/.
+        settings: gin names and values.
+        seed: the seed.
+    """
+
+    method: str
+    gin_file: str
+    settings: Mapping[str, Any]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its run directory."""
+        settings = [f"{name.split('.')[-1]}_{value_name(value)}" for name, value in self.settings.items()]
+        return "-".join([pathlib.Path(self.gin_file).stem, *settings, f"seed{self.seed}"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a training; the fields are flags of bin/evaluate."""
+
+    training: Training
+    task: str
+    head: str
+    fine_tune: bool
+    labels: float
+    label_seed: int
+    split: str
+
+    @property
+    def name(self) -> str:
+        """Of its files, as bin/evaluate names them."""
+        parts = [self.task, self.head] + ["fine_tuned"] * self.fine_tune
+        parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
+        return "-".join(parts + [self.split] * (self.split != "test"))
+
+    @property
+    def path(self) -> pathlib.Path:
+        """Of its result, in a folder of results."""
+        return pathlib.Path(self.training.name) / f"{self.name}.json"
+
+
+def evaluation(table: Table, row: Row, column: Column, seed: int, label_seed: int) -> Evaluation:
+    """The evaluation that a cell needs for a seed."""
+    folder = f"gin/paper/{table.dataset}"
+    if row.method != "end_to_end":
+        training = Training(row.method, f"{folder}/{row.method}.gin", row.settings, seed)
+        return Evaluation(training, column.task, column.head, table.fine_tune, column.labels, label_seed, table.split)
+    # End-to-End trains its head, for one task and on the labels that it is given: each column is a training of its own.
+    own = {"head": column.head} | dict(row.settings)
+    if column.labels != 1:
+        own |= {"end_to_end.labels": column.labels, "end_to_end.label_seed": label_seed}
+    by_task = GIN / "paper" / table.dataset / f"end_to_end_{column.task}.gin"
+    training = Training("end_to_end", f"{folder}/{by_task.name if by_task.exists() else 'end_to_end.gin'}", own, seed)
+    return Evaluation(training, column.task, column.head, False, 1.0, 0, table.split)
+
+
+def evaluations(table: Table, seeds: Sequence[int]) -> Iterator[tuple[Row, Column, int, int, Evaluation]]:
+    """All (row, column, seed, label seed, evaluation) of a table; columns that differ in the metric share an evaluation."""
+    for seed in seeds:
+        for row in table.rows:
+            for column in table.columns:
+                for label_seed in range(table.label_seeds):
+                    yield row, column, seed, label_seed, evaluation(table, row, column, seed, label_seed)
+
+
+class Plan:
+    """A table to make from a cohort, in a folder.
+
+    Args:
+        table: with the rows and columns that are wanted.
+        cohort: path of the cohort file.
+        budget: name of a file in gin/budgets.
+        seeds: how many of the paper's; None: as many as it took.
+        gin_files: between a method's file and the budget's.
+        gin_params: bindings; 'METHOD: binding' is for that method only.
+        output: the folder; None: runs/DATASET_BUDGET.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        cohort: str,
+        budget: str,
+        seeds: int | None = None,
+        gin_files: Sequence[str] = (),
+        gin_params: Sequence[str] = (),
+        output: str | None = None,
+    ) -> None:
+        check_names("budget", [budget], budgets(), "choose one of")
+        seeds = table.seeds if seeds is None else seeds
+        if not 1 <= seeds <= len(SEEDS):
+            raise InputError(f"--seeds is {seeds}; allowed: 1 to {len(SEEDS)}, the paper's")
+        self.cohort = Cohort(cohort)
+        for task in table.tasks:
+            if task not in (have := [declared.name for declared in self.cohort.tasks]):
+                raise InputError(f"table {table.name!r} needs task {task!r}; {cohort} has {', '.join(have)}")
+        self.table, self.budget, self.seeds = table, budget, SEEDS[:seeds]
+        self.gin_files, self.gin_params = list(gin_files), list(gin_params)
+        for method in filter(None, (_split_param(param)[0] for param in gin_params)):
+            check_names("method", [method], list(TITLES), "a --gin_param may begin with")
+        self.folder = pathlib.Path(output or f"runs/{table.dataset}_{budget}").resolve()
+
+    def jobs(self) -> list[Job]:
+        """All jobs, seed after seed, each training before its evaluations."""
+        jobs: dict[str, Job] = {}
+        for *_, asked in evaluations(self.table, self.seeds):
+            training = self._training_job(asked.training)
+            jobs.setdefault(training.name, training)
+            judging = self._evaluation_job(asked)
+            jobs.setdefault(judging.name, judging)
+        return list(jobs.values())
+
+    def evaluations(self) -> dict[pathlib.Path, Evaluation]:
+        """Every evaluation of the table by the JSON that bin/evaluate writes."""
+        asked = (found for *_, found in evaluations(self.table, self.seeds))
+        return {self._run_dir(found.training) / "evaluations" / f"{found.name}.json": found for found in asked}
+
+    def open(self, write: bool = True) -> None:
+        """Refuses a folder that is for another cohort, budget or parameters; writes plan.json, or adds to it."""
+        facts = {
+            "cohort_checksum": self.cohort.checksum,
+            "budget": self.budget,
+            "gin_files": self.gin_files,
+            "gin_params": self.gin_params,
+        }
+        path, tables = self.folder / "plan.json", {}
+        if path.exists():
+            plan = json.loads(path.read_text(encoding="utf-8"))
+            other = [
+                f"  {name}: {value}   (the folder has {plan[name]})"
+                for name, value in facts.items()
+                if plan[name] != value
+            ]
+            if other:
+                raise InputError(
+                    f"{self.folder}: is for another plan; name another --output. Different are\n" + "\n".join(other)
+                )
+            tables = plan["tables"]
+        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise InputError(f"{self.folder}: holds other files and no plan.json; name an empty or new --output")
+        before = tables.get(self.table.name, {})
+        now = {
+            "methods": [row.name for row in self.table.rows],
+            "heads": list(self.table.heads),
+            "seeds": list(self.seeds),
+        }
+        tables[self.table.name] = {
+            key: list(dict.fromkeys([*before.get(key, []), *values])) for key, values in now.items()
+        }
+        if write:
+            files.write_json(path, {**facts, "tables": tables})
+
+    def _run_dir(self, training: Training) -> pathlib.Path:
+        return self.folder / "runs" / training.name
+
+    def _log(self, name: str) -> pathlib.Path:
+        return self.folder / "logs" / f"{name}.log"
+
+    def _training_job(self, training: Training) -> Job:
+        params = {"cohort": str(self.cohort.path.resolve()), "seed": training.seed, **training.settings}
+        chosen = [
+            binding for method, binding in map(_split_param, self.gin_params) if method in (None, training.method)
+        ]
+        return Job(
+            training.name,
+            "bin/train",
+            (
+                *(
+                    f"--gin_file={file}"
+                    for file in (training.gin_file, *self.gin_files, f"gin/budgets/{self.budget}.gin")
+                ),
+                *(f"--gin_param={name} = {value!r}" for name, value in params.items()),
+                *(f"--gin_param={binding}" for binding in chosen),
+                f"--run_dir={self._run_dir(training)}",
+            ),
+            self._run_dir(training),
+            self._log(training.name),
+        )
+
+    def _evaluation_job(self, asked: Evaluation) -> Job:
+        run_dir, name = self._run_dir(asked.training), f"{asked.training.name}-{asked.name}"
+        labels = [f"--labels={asked.labels}", f"--label_seed={asked.label_seed}"]
+        return Job(
+            name,
+            "bin/evaluate",
+            (
+                f"--run_dir={run_dir}",
+                f"--cohort={self.cohort.path.resolve()}",
+                f"--task={asked.task}",
+                f"--head={asked.head}",
+                f"--split={asked.split}",
+                *["--fine_tune"] * asked.fine_tune,
+                *(labels if asked.labels != 1 else []),
+            ),
+            run_dir,
+            self._log(name),
+            needs=asked.training.name,
+            output=run_dir / "evaluations" / f"{asked.name}.json",
+        )
+
+
+def budgets() -> list[str]:
+    """Names of the budgets."""
+    return sorted(path.stem for path in (GIN / "budgets").glob("*.gin"))
+
+
+def _split_param(param: str) -> tuple[str | None, str]:
+    """'METHOD: binding' or 'binding' -> method or None, binding."""
+    method, binding = re.fullmatch(r"(?:(\w+):\s*)?(.*)", param, re.DOTALL).groups()
+    return method, binding

@@ -1,0 +1,123 @@
+"""What is done and how long the rest will take."""
+
+import json
+import re
+import statistics
+import sys
+from collections.abc import Iterable
+
+from tqdm import tqdm
+
+from ncl_tf.paper.executors import Job
+
+
+def state(job: Job) -> str:
+    """'done', 'step 250 of 6000' or 'to do'."""
+    if job.done():
+        return "done"
+    step = job.record().get("step", 0) if job.output is None else 0
+    return f"step {step}" + (f" of {total}" if (total := total_steps(job)) else "") if step else "to do"
+
+
+def total_steps(job: Job) -> int | None:
+    """Of a training that has begun; None where early stopping decides."""
+    path = job.run_dir / "config.gin"
+    if not path.exists():
+        return None
+    text = path.read_text(encoding="utf-8")
+    steps = re.search(r"^steps = (\d+)", text, re.MULTILINE)
+    return int(steps[1]) if steps and "@end_to_end" not in text else None
+
+
+def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
+    """Estimate, by the jobs that are done and the steps that are; None as long as nothing is known about some kind of job.
+
+    A job is taken to last as long as finished ones of its kind: the same method's, or else any training's or evaluation's.
+    """
+    jobs = list(jobs)
+    finished: dict[str, list[float]] = {}
+    for job in jobs:
+        if job.done():
+            for kind in _kinds(job):
+                finished.setdefault(kind, []).append(_seconds(job))
+    left = 0.0
+    for job in jobs:
+        if job.done():
+            continue
+        if (own := _seconds_by_steps(job)) is None:
+            known = [finished[kind] for kind in _kinds(job) if kind in finished]
+            if not known:
+                return None
+            own = statistics.fmean(known[0])
+        left += own
+    return left / slots
+
+
+def _kinds(job: Job) -> list[str]:
+    """From the most alike to any of the program."""
+    method = re.sub(r"-seed\d+.*", "", job.name)
+    fine_tuned = " fine-tuned" if "--fine_tune" in job.arguments else ""
+    return [f"{job.program} {method}{fine_tuned}", f"{job.program}{fine_tuned}"]
+
+
+def _seconds(job: Job) -> float:
+    path = job.output or job.run_dir / "run.json"
+    return json.loads(path.read_text(encoding="utf-8"))["wall_seconds"]
+
+
+def _seconds_by_steps(job: Job) -> float | None:
+    """What a training that has begun still needs, by its own pace."""
+    if job.output or not (step := job.record().get("step", 0)) or not (total := total_steps(job)):
+        return None
+    return _seconds(job) / step * (total - step)
+
+
+def duration(seconds: float) -> str:
+    """'2 h 05 min', '3 min', '20 s'."""
+    minutes = round(seconds / 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+def show(jobs: list[Job], slots: int) -> None:
+    """Prints every job with its state, and the time left."""
+    for job in jobs:
+        print(f"{state(job):>20}  {job.command}")
+    done = sum(job.done() for job in jobs)
+    print(f"{len(jobs)} jobs, {done} done; {time_left(jobs, slots)}")
+
+
+def time_left(jobs: list[Job], slots: int) -> str:
+    """For people."""
+    seconds = seconds_left(jobs, slots)
+    at_once = f", {slots} jobs at a time" if slots > 1 else ""
+    return (
+        "time left: unknown, until a job of each kind is done"
+        if seconds is None
+        else f"time left: about {duration(seconds)}{at_once}"
+    )
+
+
+class Bar:
+    """In a terminal, a bar with what is under way and the time left; everywhere, a line for each job that ends."""
+
+    def __init__(self, jobs: list[Job], slots: int) -> None:
+        self.jobs, self.slots = jobs, slots
+        self.told = {job.name for job in jobs if job.done()}
+        self.bar = tqdm(total=len(jobs), initial=len(self.told), unit=" jobs", file=sys.stderr, disable=None)
+
+    def update(self, outcomes: dict[str, str], running: list[Job]) -> None:
+        """Takes the outcomes so far and the jobs under way."""
+        left = time_left(self.jobs, self.slots)
+        for name in [name for name in outcomes if name not in self.told]:
+            self.told.add(name)
+            self.bar.update()
+            ended = f"failed: {name}, {outcomes[name]}" if outcomes[name] else f"done: {name}"
+            self.bar.write(f"{ended} ({len(self.told)} of {len(self.jobs)}; {left})", file=sys.stderr)
+        states = [f"{job.name} {state(job)}".removesuffix("to do").strip() for job in running[:2]]
+        self.bar.set_postfix_str("; ".join([*states, left]))
+
+    def close(self) -> None:
+        """Ends the bar's line."""
+        self.bar.close()

@@ -1,0 +1,79 @@
+"""Results: one JSON for each training and evaluation, small enough to be committed, and a table's results as rows.
+
+from ncl_tf.paper import results, tables
+
+rows = results.rows(pathlib.Path("runs/physionet2019_laptop/results"), tables.load("window_alpha_physionet2019"))
+"""
+
+import json
+import pathlib
+from typing import Any
+
+from ncl_tf import files
+from ncl_tf.errors import InputError
+from ncl_tf.paper.plan import Evaluation, Plan, evaluations
+from ncl_tf.paper.tables import SEEDS, Table
+
+LEFT_OUT = ("curve",)  # long, and the run directory has it
+
+
+def collect(plan: Plan) -> None:
+    """Writes the result of every finished evaluation of a plan into its folder's results/."""
+    for source, asked in plan.evaluations().items():
+        target = plan.folder / "results" / asked.path
+        if source.exists() and not target.exists():
+            files.write_json(target, result(asked, source))
+
+
+def result(asked: Evaluation, source: pathlib.Path) -> dict[str, Any]:
+    """What is known about an evaluation and its training, without paths of this machine."""
+    judged = json.loads(source.read_text(encoding="utf-8"))
+    record = json.loads((source.parent.parent / "run.json").read_text(encoding="utf-8"))
+    return {
+        "training": asked.training.name,
+        "evaluation": asked.name,
+        **{name: value for name, value in judged.items() if name not in ("name", *LEFT_OUT)},
+        "config": {name: value for name, value in judged["config"].items() if name != "cohort"},
+        "run": {name: value for name, value in record.items() if name != "status"},
+    }
+
+
+def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
+    """The results of a table or sweep that a folder of results holds, for tables and figures.
+
+    Args:
+        folder: the results/ of an output folder, or a folder below the project's results/.
+        table: which results are wanted.
+
+    Returns:
+        a row for each evaluation and seed: row, block, method, the sweep's settings by name, seed, task, head, labels,
+        label_seed, metrics and intervals (as fractions, not x 100), training (the training's last report, with the
+        contrastive accuracy), stopped_by_budget, budget, cohort_checksum.
+    """
+    found: dict[tuple, dict[str, Any]] = {}
+    for row, column, seed, label_seed, asked in evaluations(table, SEEDS):
+        key = (row.name, column.task, column.head, column.labels, seed, label_seed)
+        if key in found or not (folder / asked.path).exists():
+            continue
+        known = json.loads((folder / asked.path).read_text(encoding="utf-8"))
+        found[key] = {
+            "row": row.name,
+            "block": row.block,
+            "method": row.method,
+            **{name.split(".")[-1]: value for name, value in row.settings.items()},
+            "seed": seed,
+            "task": column.task,
+            "head": column.head,
+            "labels": column.labels,
+            "label_seed": label_seed,
+            "metrics": known["metrics"],
+            "intervals": known["intervals"],
+            "training": known["run"].get("result", {}),
+            "stopped_by_budget": known.get("stopped_by_budget", False),
+            "budget": known["run"]["budget"],
+            "cohort_checksum": known["run"]["cohort_checksum"],
+        }
+    for what in ("budget", "cohort_checksum"):
+        if len(different := sorted({row[what] for row in found.values()})) > 1:
+            raise InputError(f"{folder}: holds results of more than one {what}: {', '.join(different)}")
+    return list(found.values())

@@ -1,23 +1,37 @@
 """The README's tables, made from results/; `make tables` runs this, and a test fails when they disagree."""
 
+import functools
 import json
 import pathlib
 import re
 from typing import Any
 
 from ncl_tf import files
+from ncl_tf.paper import compare, plan, tables
+from ncl_tf.paper import results as paper_results
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def build(text: str, results: pathlib.Path) -> str:
     """The README with every table between `<!-- NAME: ... -->` and `<!-- end -->` made anew."""
-    makers = {"benchmarks": benchmarks}
+    makers = {"benchmarks": benchmarks} | {
+        f"{table}_{budget}": functools.partial(reproduced, table, budget)
+        for table in tables.names()
+        for budget in plan.budgets()
+    }
 
     def replace(match: re.Match[str]) -> str:
         return f"{match[1]}\n{makers[match[2]](results)}\n<!-- end -->"
 
     return re.sub(r"(<!-- (\w+): [^>]*-->)\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+
+
+def reproduced(name: str, budget: str, results: pathlib.Path) -> str:
+    """A table of the paper with what `bin/reproduce` found, from results/DATASET_BUDGET; nothing where that is not there."""
+    table = tables.load(name)
+    rows = paper_results.rows(results / f"{table.dataset}_{budget}", table)
+    return compare.Comparison(table, rows).markdown().strip() if rows else ""
 
 
 def benchmarks(results: pathlib.Path) -> str:

@@ -1,7 +1,7 @@
 """Runs jobs, each a program of bin/ in a process of its own: on this machine, or on a Ray cluster.
 
-A job locks its log file as long as any of its processes lives: the program inherits the lock with its output. So a job whose
-starter was killed is never run a second time beside itself; whoever comes next waits for it and finds it done.
+A job dies with whoever started it (see leash.py) and locks its log file as long as it lives: its process inherits the lock
+with its output. So it never runs twice at the same time; whoever comes next waits, and finds it done or continues it.
 """
 
 import concurrent.futures
@@ -23,6 +23,7 @@ from typing import Protocol
 from ncl_tf.errors import InputError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+LEASH = pathlib.Path(__file__).resolve().with_name("leash.py")
 SECONDS_TO_CONNECT = 5
 RAY_RETRIES = 3  # of a job whose worker died
 
@@ -84,19 +85,18 @@ def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] =
         log.write(f"$ {job.command}\n")
         log.flush()
         process = subprocess.Popen(
-            [sys.executable, str(ROOT / job.program), *job.arguments],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, str(LEASH), sys.executable, str(ROOT / job.program), *job.arguments],
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "TQDM_MININTERVAL": "30", **limits},
+            start_new_session=True,  # Ctrl-C is ours to handle
         )
         try:
-            while process.poll() is None:
-                if stopping():
-                    process.terminate()
+            while process.poll() is None and not stopping():
                 time.sleep(0.05)
         finally:
-            process.kill()
+            process.stdin.close()
         return process.wait()
 
 
@@ -235,7 +235,7 @@ def _outcome(job: Job, future: concurrent.futures.Future) -> str:
     code = future.result()
     if code == 0 and job.done():
         return ""
-    why = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    why = f"killed by signal {code - 128}" if code > 128 else f"exit code {code}"
     lines = job.log.read_text(encoding="utf-8", errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"{why}; log: {job.log}; its last line: {last}"

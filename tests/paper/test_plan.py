@@ -1,0 +1,208 @@
+"""Plans: which jobs a table needs, what they share, which folders and requests are refused, and how long it takes."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+from ncl_tf import config
+from ncl_tf.errors import InputError
+from ncl_tf.paper import progress, results, tables
+from ncl_tf.paper.plan import Plan
+
+
+@pytest.fixture(scope="module")
+def cohorts(ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> dict[str, str]:
+    return {"physionet2019": str(ward_cohort), "mimic3_benchmark": str(mimic_ward_cohort)}
+
+
+def make(name: str, cohorts: dict[str, str], output: pathlib.Path, methods=None, heads=None, **options) -> Plan:
+    table = tables.load(name)
+    options = {"budget": "smoke", "seeds": 1, **options}
+    return Plan(table.narrowed(methods, heads), cohorts[table.dataset], output=str(output), **options)
+
+
+def names(plan: Plan) -> list[str]:
+    return [job.name for job in plan.jobs()]
+
+
+def test_jobs_of_a_table(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    plan = make("physionet2019", cohorts, tmp_path, ["cl", "end_to_end"], seeds=2)
+    jobs = plan.jobs()
+    expected = []
+    for seed in (1111, 2222):
+        expected += [f"cl-seed{seed}", f"cl-seed{seed}-sepsis-linear", f"cl-seed{seed}-sepsis-mlp"]
+        for head in ("linear", "mlp"):  # End-to-End trains its head: one training each
+            expected += [f"end_to_end-head_{head}-seed{seed}", f"end_to_end-head_{head}-seed{seed}-sepsis-{head}"]
+    assert [job.name for job in jobs] == expected
+    assert jobs[0].command == (
+        "bin/train --gin_file=gin/paper/physionet2019/cl.gin --gin_file=gin/budgets/smoke.gin "
+        f'"--gin_param=cohort = \'{pathlib.Path(cohorts["physionet2019"]).resolve()}\'" "--gin_param=seed = 1111" '
+        f"--run_dir={tmp_path}/runs/cl-seed1111"
+    )
+    assert jobs[2].arguments[2:] == ("--task=sepsis", "--head=mlp", "--split=test")
+    assert (jobs[2].needs, jobs[2].output) == ("cl-seed1111", tmp_path / "runs/cl-seed1111/evaluations/sepsis-mlp.json")
+    assert "--gin_param=head = 'linear'" in jobs[3].arguments
+
+
+def test_both_tasks_are_judged_from_one_training(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    plan = make("mimic3", cohorts, tmp_path, ["ncl_w", "end_to_end"], ["mlp"])
+    assert names(plan) == [
+        "ncl_w-seed1111",
+        "ncl_w-seed1111-decompensation-mlp",
+        "ncl_w-seed1111-length_of_stay-mlp",
+        "end_to_end_decompensation-head_mlp-seed1111",
+        "end_to_end_decompensation-head_mlp-seed1111-decompensation-mlp",
+        "end_to_end_length_of_stay-head_mlp-seed1111",
+        "end_to_end_length_of_stay-head_mlp-seed1111-length_of_stay-mlp",
+    ]
+
+
+def test_limited_labels_and_fine_tuning_share_trainings(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    limited = make("limited_labels_physionet2019", cohorts, tmp_path, ["cl"])
+    assert len(limited.jobs()) == 1 + 3 * 4
+    assert "--labels=0.1" in limited.jobs()[7].arguments
+    assert "--label_seed=2" in limited.jobs()[7].arguments
+    assert limited.jobs()[7].output.name == "sepsis-mlp-labels_0.1_2.json"
+    tuned = make("fine_tuning_physionet2019", cohorts, tmp_path, ["ncl_w", "end_to_end"], ["mlp"])
+    assert "--fine_tune" in tuned.jobs()[1].arguments
+    assert tuned.jobs()[1].output.name == "sepsis-mlp-fine_tuned.json"
+    assert "--fine_tune" not in tuned.jobs()[3].arguments  # End-to-End has nothing to fine-tune
+    main = make("physionet2019", cohorts, tmp_path)
+    assert {limited.jobs()[0].command, tuned.jobs()[0].command} <= {job.command for job in main.jobs()}
+
+
+def test_sweeps_are_products_judged_on_validation_data(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    plan = make("temperature_momentum_physionet2019", cohorts, tmp_path)
+    table = plan.table
+    assert [dict(row.settings) for row in table.rows[:2]] == [
+        {"temperature": 0.05, "momentum": 0.9},
+        {"temperature": 0.05, "momentum": 0.99},
+    ]
+    assert len(plan.jobs()) == 2 * len(table.rows) == 2 * 4 * 3
+    assert all("--split=val" in job.arguments for job in plan.jobs() if job.needs)
+    assert "--gin_param=temperature = 0.05" in plan.jobs()[0].arguments
+    augmented = make("augmentations_physionet2019", cohorts, tmp_path).jobs()[8]
+    assert augmented.name == "cl-layers_cutout+crop-seed1111"
+    assert "--gin_param=augmentation.layers = ['cutout', 'crop']" in augmented.arguments
+
+
+@pytest.mark.parametrize("name", tables.names())
+def test_every_training_is_a_valid_configuration(name: str, cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    """bin/train refuses unknown names and macros that nothing uses."""
+    for job in make(name, cohorts, tmp_path).jobs():
+        if job.needs is None:
+            flags = [re.fullmatch(r"--(\w+)=(.*)", argument).groups() for argument in job.arguments]
+            files, params = ([value for flag, value in flags if flag == kind] for kind in ("gin_file", "gin_param"))
+            config.load(files, params)
+            assert config.macro("budget") == "smoke"
+
+
+def test_parameters_for_all_or_for_one_method(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    options = {"gin_params": ["jit_compile = False", "end_to_end: rate = 1e-4"], "gin_files": ["gin/authors_code.gin"]}
+    jobs = make("physionet2019", cohorts, tmp_path, ["cl", "end_to_end"], ["mlp"], **options).jobs()
+    cl, end_to_end = jobs[0].arguments, jobs[2].arguments
+    assert cl[1:3] == ("--gin_file=gin/authors_code.gin", "--gin_file=gin/budgets/smoke.gin")
+    assert "--gin_param=jit_compile = False" in cl
+    assert not any("rate" in argument for argument in cl)
+    assert {"--gin_param=jit_compile = False", "--gin_param=rate = 1e-4"} <= set(end_to_end)
+    with pytest.raises(InputError, match="no method 'ncl'; a --gin_param may begin with seq2seq_ae"):
+        make("physionet2019", cohorts, tmp_path, gin_params=["ncl: alpha = 1"])
+
+
+def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "out"
+    make("physionet2019", cohorts, folder, ["cl"]).open()
+    make("physionet2019", cohorts, folder, ["ncl_w"], ["mlp"], seeds=2).open()
+    make("fine_tuning_physionet2019", cohorts, folder).open()
+    before = (folder / "plan.json").read_text()
+    assert json.loads(before)["tables"]["physionet2019"] == {
+        "methods": ["cl", "ncl_w"],
+        "heads": ["linear", "mlp"],
+        "seeds": [1111, 2222],
+    }
+    for name, options, different in [
+        ("physionet2019", {"budget": "laptop"}, r"budget: laptop   \(the folder has smoke\)"),
+        ("physionet2019", {"gin_params": ["alpha = 1"]}, "gin_params"),
+        ("mimic3", {}, r"cohort_checksum: \w+   \(the folder has \w+\)"),
+    ]:
+        with pytest.raises(InputError, match=rf"out: is for another plan; name another --output.*\n  {different}"):
+            make(name, cohorts, folder, **options).open()
+    assert (folder / "plan.json").read_text() == before
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(InputError, match="holds other files and no plan.json"):
+        make("physionet2019", cohorts, tmp_path).open()
+
+
+def test_bad_requests(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InputError, match="no budget 'huge'; choose one of laptop, paper, paper_quarter, smoke"):
+        make("physionet2019", cohorts, tmp_path, budget="huge")
+    for seeds in (0, -1, 21):
+        with pytest.raises(InputError, match=f"--seeds is {seeds}; allowed: 1 to 20"):
+            make("physionet2019", cohorts, tmp_path, seeds=seeds)
+    ward = {"mimic3_benchmark": cohorts["physionet2019"]}
+    with pytest.raises(InputError, match=r"table 'mimic3' needs task 'decompensation'; .*ward.h5 has sepsis"):
+        make("mimic3", ward, tmp_path)
+    with pytest.raises(InputError, match="no such file"):
+        make("physionet2019", {"physionet2019": "nowhere.h5"}, tmp_path)
+
+
+def write_run(plan: Plan, name: str, **record) -> pathlib.Path:
+    folder = plan.folder / "runs" / name
+    (folder / "evaluations").mkdir(parents=True)
+    (folder / "config.gin").write_text("steps = 1000\ntrain.steps = %steps\n")
+    (folder / "run.json").write_text(json.dumps({"budget": "smoke", "cohort_checksum": "abc", **record}))
+    return folder
+
+
+def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib.Path, capsys) -> None:
+    plan = make("physionet2019", cohorts, tmp_path, ["cl", "ncl_w"], ["mlp"], seeds=2)
+    jobs = plan.jobs()
+    assert progress.seconds_left(jobs, slots=1) is None
+    done = write_run(plan, "cl-seed1111", status="finished", step=1000, wall_seconds=100.0)
+    (done / "evaluations" / "sepsis-mlp.json").write_text('{"wall_seconds": 10.0}')
+    write_run(plan, "ncl_w-seed1111", status="started", step=250, wall_seconds=60.0)
+    states = {job.name: progress.state(job) for job in jobs}
+    assert states["cl-seed1111"] == states["cl-seed1111-sepsis-mlp"] == "done"
+    assert states["ncl_w-seed1111"] == "step 250 of 1000"
+    assert states["cl-seed2222"] == "to do"
+    left = 3 * 60 + 2 * 100 + 3 * 10  # NCL(n_w) at its own pace, two trainings like CL's, three evaluations
+    assert progress.seconds_left(jobs, slots=1) == pytest.approx(left)
+    assert progress.seconds_left(jobs, slots=2) == pytest.approx(left / 2)
+    progress.show(jobs, slots=1)
+    shown = capsys.readouterr().out
+    assert "8 jobs, 2 done; time left: about 7 min" in shown
+    assert f"step 250 of 1000  {jobs[2].command}" in shown
+    assert [progress.duration(seconds) for seconds in (20, 61, 3600 * 26)] == ["20 s", "1 min", "26 h 00 min"]
+
+
+def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    plan = make("window_alpha_physionet2019", cohorts, tmp_path, ["window_8-alpha_0.3"])
+    facts = {"status": "finished", "step": 2, "wall_seconds": 1.0, "seed": 1111, "versions": {"python": "3"}}
+    run = write_run(plan, "ncl_w-window_8-alpha_0.3-seed1111", result={"val_accuracy": 0.4}, **facts)
+    judged = {
+        "name": "sepsis-mlp-val",
+        "metrics": {"utility": 0.3},
+        "intervals": {"utility": [0.2, 0.4]},
+        "curve": [1, 2, 3],
+        "config": {"cohort": "'/home/someone/ward.h5'", "alpha": "0.3"},
+        "stopped_by_budget": True,
+        "wall_seconds": 2.0,
+    }
+    (run / "evaluations" / "sepsis-mlp-val.json").write_text(json.dumps(judged))
+    results.collect(plan)
+    path = tmp_path / "results" / "ncl_w-window_8-alpha_0.3-seed1111" / "sepsis-mlp-val.json"
+    content = json.loads(path.read_text())
+    assert content["config"] == {"alpha": "0.3"}
+    assert {"budget", "seed", "cohort_checksum", "versions", "wall_seconds"} <= content["run"].keys()
+    assert "curve" not in content
+    (row,) = results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
+    assert (row["window"], row["alpha"], row["seed"], row["method"]) == (8, 0.3, 1111, "ncl_w")
+    assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
+    assert row["stopped_by_budget"]
+    other = path.parent.with_name("ncl_w-window_8-alpha_0.3-seed2222") / path.name
+    other.parent.mkdir()
+    other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
+    with pytest.raises(InputError, match="results of more than one cohort_checksum: abc, xyz"):
+        results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))

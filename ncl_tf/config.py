@@ -24,7 +24,7 @@ from ncl_tf import augmentations, decoders, encoders, fast, losses, neighborhood
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import make_head
-from ncl_tf.evaluation.protocol import Protocol, labelled_training
+from ncl_tf.evaluation.protocol import Protocol, labelled_training, limited_batch
 from ncl_tf.methods.autoencoder import Autoencoder
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.methods.supervised import Classifier
@@ -187,19 +187,25 @@ def end_to_end(
     task: str = gin.REQUIRED,
     head: str = gin.REQUIRED,
     rate: float = gin.REQUIRED,
+    labels: float = 1.0,
+    label_seed: int = 0,
 ) -> Classifier:
-    """End-to-End, trained as heads are, at a learning rate of its own; see `ncl_tf.methods.supervised.Classifier`."""
+    """End-to-End, trained as heads are, at a learning rate of its own; see `ncl_tf.methods.supervised.Classifier`.
+
+    With `labels` below 1, as for heads: on that fraction of the training stays, chosen by `label_seed`.
+    """
     keras.utils.set_random_seed(seed)
     constants = protocol()
     position, declared = cohort.task(task)
-    _, weights = labelled_training(cohort, task, constants)
+    rows, weights = labelled_training(cohort, task, constants, labels, label_seed)
     return Classifier(
         encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0),
         make_head(head, declared.classes),
         position,
         weights,
         seed,
-        EarlyStopping(rate, constants.batch_size, constants.patience, constants.max_epochs),
+        EarlyStopping(rate, limited_batch(constants, labels), constants.patience, constants.max_epochs),
+        (cohort["train"], rows),
     )
 
 

@@ -12,9 +12,8 @@ import tensorflow as tf
 from ncl_tf.data.windows import Windows, shuffled
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.question import HEADS
 from ncl_tf.plans import Clock
-
-HEADS = ("linear", "mlp")
 
 
 def make_head(kind: str, classes: int, size: int = 64) -> keras.Sequential:

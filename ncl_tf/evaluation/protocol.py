@@ -18,8 +18,6 @@ from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.heads import Fitted, Samples, class_weights, embed, fit, make_head, predictor
 from ncl_tf.methods.supervised import Classifier
 
-FEATURES = ("representation", "last_hour", "window")
-
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
@@ -119,6 +117,11 @@ def labelled_training(
     return rows, class_weights(classes, declared.classes, protocol.balanced and declared.kind == "binary")
 
 
+def limited_batch(protocol: Protocol, labels: float) -> int:
+    """The batch size for a fraction of the labels: the same fraction of it."""
+    return max(1, round(protocol.batch_size * labels))
+
+
 class Judge:
     """Trains classifiers for one task of a cohort.
 
@@ -144,7 +147,7 @@ class Judge:
         self.cohort, self.protocol, self.seed, self.report = cohort, protocol, seed, report
         self.position, self.task = cohort.task(task)
         self.training_rows, self.weights = labelled_training(cohort, task, protocol, labels, label_seed)
-        self.batch_size = max(1, round(protocol.batch_size * labels))
+        self.batch_size = limited_batch(protocol, labels)
 
     def frozen(self, encoder: Encoder, head: str, progress: Callable = lambda batches: batches) -> Judged:
         """A head on the frozen encoder, trained on embeddings that are computed once."""

@@ -21,6 +21,7 @@ class Classifier(keras.Model):
         class_weights: [K] float32, in the loss.
         seed: of the order of samples.
         early_stopping: how `bin/train` trains it; None: a form that something else trains or only scores.
+        training: the training split and the rows of it to learn from; None: all labelled rows of any split.
     """
 
     window_hours = HISTORY
@@ -33,11 +34,13 @@ class Classifier(keras.Model):
         class_weights: np.ndarray,
         seed: int = 0,
         early_stopping: EarlyStopping | None = None,
+        training: tuple[SplitData, np.ndarray] | None = None,
         name: str = "classifier",
     ) -> None:
         super().__init__(name=name)
         self.encoder, self.head, self.task, self.seed = encoder, head, task, seed
         self.early_stopping = early_stopping
+        self._training = training
         self.class_weights = tf.constant(class_weights, tf.float32)
         self.mean_loss = keras.metrics.Mean(name="loss")
 
@@ -50,7 +53,9 @@ class Classifier(keras.Model):
         self.built = True
 
     def sample_rows(self, split: SplitData) -> np.ndarray:
-        """The labelled rows of a split."""
+        """The labelled rows of a split; of the training split those to learn from."""
+        if self._training and split is self._training[0]:
+            return self._training[1]
         return np.flatnonzero(split.classes[:, self.task] >= 0)
 
     @property

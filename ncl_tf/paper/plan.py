@@ -17,6 +17,7 @@ from typing import Any
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.question import Question
 from ncl_tf.paper.executors import Job
 from ncl_tf.paper.tables import SEEDS, TITLES, Column, Row, Table, check_names, value_name
 
@@ -48,42 +49,32 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of a training; the fields are flags of bin/evaluate."""
+    """One question about a training."""
 
     training: Training
-    task: str
-    head: str
-    fine_tune: bool
-    labels: float
-    label_seed: int
-    split: str
-
-    @property
-    def name(self) -> str:
-        """Of its files, as bin/evaluate names them."""
-        parts = [self.task, self.head] + ["fine_tuned"] * self.fine_tune
-        parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
-        return "-".join(parts + [self.split] * (self.split != "test"))
+    question: Question
 
     @property
     def path(self) -> pathlib.Path:
         """Of its result, in a folder of results."""
-        return pathlib.Path(self.training.name) / f"{self.name}.json"
+        return pathlib.Path(self.training.name) / f"{self.question.name}.json"
 
 
 def evaluation(table: Table, row: Row, column: Column, seed: int, label_seed: int) -> Evaluation:
     """The evaluation that a cell needs for a seed."""
+    question = Question(column.task, column.head, split=table.split)
     folder = f"gin/paper/{table.dataset}"
     if row.method != "end_to_end":
         training = Training(row.method, f"{folder}/{row.method}.gin", row.settings, seed)
-        return Evaluation(training, column.task, column.head, table.fine_tune, column.labels, label_seed, table.split)
+        limits = {"labels": column.labels, "label_seed": label_seed} if column.labels != 1 else {}
+        return Evaluation(training, dataclasses.replace(question, fine_tune=table.fine_tune, **limits))
     # End-to-End trains its head, for one task and on the labels that it is given: each column is a training of its own.
     own = {"head": column.head} | dict(row.settings)
     if column.labels != 1:
         own |= {"end_to_end.labels": column.labels, "end_to_end.label_seed": label_seed}
     by_task = GIN / "paper" / table.dataset / f"end_to_end_{column.task}.gin"
-    training = Training("end_to_end", f"{folder}/{by_task.name if by_task.exists() else 'end_to_end.gin'}", own, seed)
-    return Evaluation(training, column.task, column.head, False, 1.0, 0, table.split)
+    file = by_task.name if by_task.exists() else "end_to_end.gin"
+    return Evaluation(Training("end_to_end", f"{folder}/{file}", own, seed), question)
 
 
 def evaluations(table: Table, seeds: Sequence[int]) -> Iterator[tuple[Row, Column, int, int, Evaluation]]:
@@ -145,7 +136,7 @@ class Plan:
     def evaluations(self) -> dict[pathlib.Path, Evaluation]:
         """Every evaluation of the table by the JSON that bin/evaluate writes."""
         asked = (found for *_, found in evaluations(self.table, self.seeds))
-        return {self._run_dir(found.training) / "evaluations" / f"{found.name}.json": found for found in asked}
+        return {self._run_dir(found.training) / "evaluations" / f"{found.question.name}.json": found for found in asked}
 
     def open(self, write: bool = True) -> None:
         """Refuses a folder that is for another cohort, budget or parameters; writes plan.json, or adds to it."""
@@ -210,24 +201,25 @@ class Plan:
         )
 
     def _evaluation_job(self, asked: Evaluation) -> Job:
-        run_dir, name = self._run_dir(asked.training), f"{asked.training.name}-{asked.name}"
-        labels = [f"--labels={asked.labels}", f"--label_seed={asked.label_seed}"]
+        run_dir, question = self._run_dir(asked.training), asked.question
+        name = f"{asked.training.name}-{question.name}"
+        labels = [f"--labels={question.labels}", f"--label_seed={question.label_seed}"]
         return Job(
             name,
             "bin/evaluate",
             (
                 f"--run_dir={run_dir}",
                 f"--cohort={self.cohort.path.resolve()}",
-                f"--task={asked.task}",
-                f"--head={asked.head}",
-                f"--split={asked.split}",
-                *["--fine_tune"] * asked.fine_tune,
-                *(labels if asked.labels != 1 else []),
+                f"--task={question.task}",
+                f"--head={question.head}",
+                f"--split={question.split}",
+                *["--fine_tune"] * question.fine_tune,
+                *(labels if question.labels != 1 else []),
             ),
             run_dir,
             self._log(name),
             needs=asked.training.name,
-            output=run_dir / "evaluations" / f"{asked.name}.json",
+            output=run_dir / "evaluations" / f"{question.name}.json",
         )
 
 

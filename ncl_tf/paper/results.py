@@ -31,7 +31,7 @@ def result(asked: Evaluation, source: pathlib.Path) -> dict[str, Any]:
     record = json.loads((source.parent.parent / "run.json").read_text(encoding="utf-8"))
     return {
         "training": asked.training.name,
-        "evaluation": asked.name,
+        "evaluation": asked.question.name,
         **{name: value for name, value in judged.items() if name not in ("name", *LEFT_OUT)},
         "config": {name: value for name, value in judged["config"].items() if name != "cohort"},
         "run": {name: value for name, value in record.items() if name != "status"},

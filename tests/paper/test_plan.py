@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from ncl_tf import config
+from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.errors import InputError
 from ncl_tf.paper import progress, results, tables
 from ncl_tf.paper.plan import Plan
@@ -66,11 +66,12 @@ def test_limited_labels_and_fine_tuning_share_trainings(cohorts: dict[str, str],
     assert "--label_seed=2" in limited.jobs()[7].arguments
     assert limited.jobs()[7].output.name == "sepsis-mlp-labels_0.1_2.json"
     tuned = make("fine_tuning_physionet2019", cohorts, tmp_path, ["ncl_w", "end_to_end"], ["mlp"])
-    assert "--fine_tune" in tuned.jobs()[1].arguments
-    assert tuned.jobs()[1].output.name == "sepsis-mlp-fine_tuned.json"
-    assert "--fine_tune" not in tuned.jobs()[3].arguments  # End-to-End has nothing to fine-tune
+    end_to_end, ncl_w = tuned.jobs()[1], tuned.jobs()[3]
+    assert "--fine_tune" in ncl_w.arguments
+    assert ncl_w.output.name == "sepsis-mlp-fine_tuned.json"
+    assert "--fine_tune" not in end_to_end.arguments  # it has nothing to fine-tune
     main = make("physionet2019", cohorts, tmp_path)
-    assert {limited.jobs()[0].command, tuned.jobs()[0].command} <= {job.command for job in main.jobs()}
+    assert {limited.jobs()[0].command, tuned.jobs()[2].command} <= {job.command for job in main.jobs()}
 
 
 def test_sweeps_are_products_judged_on_validation_data(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:

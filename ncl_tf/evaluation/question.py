@@ -1,0 +1,49 @@
+"""What can be asked about a run; without TensorFlow, for programs that only plan."""
+
+import dataclasses
+
+from ncl_tf.data.splits import SPLITS
+from ncl_tf.errors import InputError
+
+HEADS = ("linear", "mlp")
+FEATURES = ("representation", "last_hour", "window")
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What to find out about a run.
+
+    Attributes:
+        task: name of the task; None: the cohort's first, or that of an End-to-End run.
+        head: 'linear' or 'mlp'; None: 'mlp', or that of an End-to-End run.
+        features: 'representation', or as sanity baselines the raw 'last_hour' or 'window'.
+        fine_tune: train the encoder, too.
+        labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
+        split: on which to report.
+    """
+
+    task: str | None = None
+    head: str | None = None
+    features: str = "representation"
+    fine_tune: bool = False
+    labels: float = 1.0
+    label_seed: int = 0
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("head", self.head, (None, *HEADS)),
+            ("features", self.features, FEATURES),
+            ("split", self.split, SPLITS),
+        ):
+            if value not in allowed:
+                raise InputError(f"{name} is {value!r}; allowed: {', '.join(filter(None, allowed))}")
+
+    @property
+    def name(self) -> str:
+        """Of the evaluation's files."""
+        parts = [self.task, self.head]
+        parts += [self.features] * (self.features != "representation") + ["fine_tuned"] * self.fine_tune
+        parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
+        parts += [self.split] * (self.split != "test")
+        return "-".join(parts)

@@ -1,0 +1,208 @@
+"""`bin/reproduce` as users run it: from nothing to the table, again, killed midway, on a Ray cluster that loses a worker."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SMALL = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (1,),
+    "encoder.filters": 8,
+    "steps": 40,
+    "report_every": 2,
+}
+
+
+def command(cohort: pathlib.Path, output: pathlib.Path, methods: str, *flags: str) -> list[str]:
+    return [
+        sys.executable,
+        str(ROOT / "bin" / "reproduce"),
+        "--table=physionet2019",
+        "--budget=smoke",
+        "--seeds=1",
+        "--heads=mlp",
+        "--cpus_per_job=1",
+        f"--cohort={cohort}",
+        f"--output={output}",
+        f"--methods={methods}",
+        *(f"--gin_param={name} = {value!r}" for name, value in SMALL.items()),
+        *flags,
+    ]
+
+
+def start(arguments: list[str]) -> subprocess.Popen:
+    """In a process group of its own."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(arguments, cwd=ROOT, start_new_session=True, **pipes)
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=400)
+    return process.returncode, out, err
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen) -> None:
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+
+
+def checkpoints(output: pathlib.Path) -> list[pathlib.Path]:
+    return list(output.glob("runs/cl-seed1111/checkpoints/step-*.npz"))
+
+
+def tables(output: pathlib.Path) -> list[str]:
+    return [(output / f"physionet2019.{form}").read_text(encoding="utf-8") for form in ("md", "tex", "csv", "json")]
+
+
+def contents(folder: pathlib.Path) -> dict[pathlib.Path, tuple[bytes, int]]:
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def outputs(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path]:
+    """The row of CL made without interruption, and killed midway (the whole process group) and made by the same command."""
+    folder = tmp_path_factory.mktemp("reproduce")
+    whole, killed = folder / "whole", folder / "killed"
+    undisturbed = start(command(ward_cohort, whole, "cl"))
+    victim = start(command(ward_cohort, killed, "cl"))
+    wait_for(lambda: checkpoints(killed), victim)
+    os.killpg(victim.pid, signal.SIGKILL)
+    assert finish(victim)[0] == -signal.SIGKILL
+    again = start(command(ward_cohort, killed, "cl"))
+    for process in (undisturbed, again):
+        code, _, err = finish(process)
+        assert code == 0, err
+    return whole, killed
+
+
+@pytest.fixture(scope="module")
+def grown(outputs: tuple[pathlib.Path, pathlib.Path], ward_cohort: pathlib.Path) -> tuple[pathlib.Path, int, str]:
+    """The first of them with two more methods, one of which cannot be trained: folder, exit code, messages."""
+    output = shutil.copytree(outputs[0], outputs[0].with_name("grown"))
+    blocked = output / "runs" / "sacl-seed1111"
+    blocked.mkdir()
+    (blocked / "letter.txt").touch()
+    code, _, err = finish(start(command(ward_cohort, output, "sacl,end_to_end,cl")))
+    return output, code, err
+
+
+def test_from_nothing_to_the_table(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+    output = outputs[0]
+    markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
+    judged = json.loads((output / "runs/cl-seed1111/evaluations/sepsis-mlp.json").read_text(encoding="utf-8"))
+    auprc, auroc = (100 * judged["metrics"][name] for name in ("auprc", "auroc"))
+    assert f"| CL | 1 | **{auprc:.1f}** (9.5 ± 0.4, {auprc - 9.5:+.1f}) | **{auroc:.1f}** (80.2 ± 0.4, " in markdown
+    assert "budget 'smoke', 1 seed " in markdown
+    result = json.loads((output / "results/cl-seed1111/sepsis-mlp.json").read_text(encoding="utf-8"))
+    assert result["metrics"] == judged["metrics"]
+    run = result["run"]
+    assert (run["seed"], run["budget"], run["cohort_checksum"]) == (1111, "smoke", judged["run"]["cohort_checksum"])
+    assert run["wall_seconds"] > 0
+    assert {"tensorflow", "keras", "numpy"} <= result["versions"].keys()
+    assert result["machine"].keys() == {"system", "processor", "cores"}
+    assert result["config"]["steps"] == "40"
+    assert str(output.parent) not in json.dumps(result)  # no path of this machine
+
+
+def test_run_again_it_does_nothing(
+    outputs: tuple[pathlib.Path, pathlib.Path], ward_cohort: pathlib.Path, run: Callable
+) -> None:
+    output = outputs[0]
+    ran = contents(output / "runs") | contents(output / "logs") | contents(output / "results")
+    made = tables(output)
+    done = run(*command(ward_cohort, output, "cl")[1:])
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""  # no job has ended, as none was started
+    assert ran == contents(output / "runs") | contents(output / "logs") | contents(output / "results")
+    assert tables(output) == made
+    shown = run(*command(ward_cohort, output, "cl", "--only_print")[1:])
+    assert shown.stdout.count("done  bin/") == 2
+    assert "2 jobs, 2 done; time left: about 0 s" in shown.stdout
+
+
+def test_killed_midway_it_gives_the_same_table(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+    whole, killed = outputs
+    log = (killed / "logs" / "cl-seed1111.log").read_text(encoding="utf-8")
+    assert "going on from step" in log
+    assert log.count("$ bin/train") == 2
+    assert tables(killed) == tables(whole)
+
+
+def test_a_failing_job_is_reported_and_the_others_finish(
+    grown: tuple[pathlib.Path, int, str], outputs: tuple[pathlib.Path, pathlib.Path]
+) -> None:
+    output, code, err = grown
+    assert code == 1
+    report = err[err.index("error: 2 of 6 jobs failed") :]
+    assert f"sacl-seed1111: exit code 1; log: {output}/logs/sacl-seed1111.log; its last line: error: " in report
+    assert "holds other files than a run's" in report
+    assert "sacl-seed1111-sepsis-mlp: not run: it needs sacl-seed1111" in report
+    markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
+    assert [line.split(" | ")[0] for line in markdown.split("\n")[2:4]] == ["| CL", "| End-to-End"]
+    before, now = contents(outputs[0] / "runs"), contents(output / "runs")
+    kept = {output / "runs" / path.relative_to(outputs[0] / "runs"): value[0] for path, value in before.items()}
+    assert kept.items() <= {path: value[0] for path, value in now.items()}.items()  # CL was not trained again
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """Address of a Ray cluster of two workers with a core each."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    yield cluster.address
+    cluster.shutdown()
+
+
+def starter_of(program: str, run_dir: pathlib.Path) -> int:
+    """The process that holds the leash of a running job: on Ray, a worker."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (folder / "cmdline").read_text(encoding="utf-8").split("\0")
+            if arguments[1].endswith("leash.py") and {f"--run_dir={run_dir}", str(ROOT / program)} <= set(arguments):
+                return int((folder / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError):
+            continue
+    raise AssertionError(f"{program} does not run")
+
+
+def test_ray_loses_a_worker_and_the_table_comes_out_equal(
+    cluster: str, grown: tuple[pathlib.Path, int, str], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    output = tmp_path / "ray"
+    flags = ["--executor=ray", f"--ray_address={cluster}"]
+    process = start(command(ward_cohort, output, "cl,end_to_end", *flags))
+    wait_for(lambda: checkpoints(output), process)
+    os.kill(starter_of("bin/train", output / "runs" / "cl-seed1111"), signal.SIGKILL)
+    code, _, err = finish(process)
+    assert code == 0, err
+    log = (output / "logs" / "cl-seed1111.log").read_text(encoding="utf-8")
+    assert log.count("$ bin/train") == 2
+    assert "going on from step" in log
+    assert tables(output) == tables(grown[0])
+
+
+def test_bad_requests(ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable) -> None:
+    for flags, message in [
+        (["--table=physionet"], "no table 'physionet'; choose one of alpha_n_w_mimic3"),
+        (["--table=mimic3"], "table 'mimic3' needs task 'decompensation'"),
+        (["--table=physionet2019", "--gpus_per_job=1"], "--gpus_per_job=1.0 needs --executor=ray"),
+        (["--table=physionet2019", "--executor=ray", "--ray_address=127.0.0.1:9"], "nobody answers there"),
+    ]:
+        done = run("bin/reproduce", f"--cohort={ward_cohort}", f"--output={tmp_path / 'out'}", *flags)
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: ")
+        assert message in done.stderr

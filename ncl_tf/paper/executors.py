@@ -8,6 +8,7 @@ import concurrent.futures
 import dataclasses
 import fcntl
 import json
+import math
 import os
 import pathlib
 import re
@@ -25,6 +26,8 @@ from ncl_tf.errors import InputError
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEASH = pathlib.Path(__file__).resolve().with_name("leash.py")
 SECONDS_TO_CONNECT = 5
+HTTP2_SETTINGS = b"\x04"  # type of the frame with which gRPC, and so Ray, begins a conversation
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + HTTP2_SETTINGS + b"\0\0\0\0\0"
 RAY_RETRIES = 3  # of a job whose worker died
 
 
@@ -114,9 +117,15 @@ def _locked(file) -> bool:
 
 
 class Executor(Protocol):
-    """Where jobs run. `slots` is how many it should be given at the same time; None: all that are ready."""
+    """Where jobs run.
+
+    Attributes:
+        slots: how many it should be given at the same time; None: all that are ready.
+        parallel: how many run at the same time, as far as is known.
+    """
 
     slots: int | None
+    parallel: int
 
     def submit(self, job: Job) -> concurrent.futures.Future: ...
 
@@ -135,7 +144,7 @@ class Local:
     """This machine: as many jobs at once as there are cores for; by default each gets all of them."""
 
     def __init__(self, cpus_per_job: int | None = None) -> None:
-        self.slots = local_slots(cpus_per_job)
+        self.slots = self.parallel = local_slots(cpus_per_job)
         self._threads = cpus_per_job
         self._stop = threading.Event()
         self._pool = concurrent.futures.ThreadPoolExecutor(self.slots)
@@ -170,8 +179,23 @@ class Ray:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}") from error
+        self.parallel = self._fitting(gpus_per_job)
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
         self._execute = ray.remote(num_cpus=self._threads, num_gpus=gpus_per_job, max_retries=RAY_RETRIES)(execute)
+
+    def _fitting(self, gpus: float) -> int:
+        """How many jobs fit into the cluster; refuses requests that no machine could ever meet: Ray would wait in silence."""
+        machines = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        counts = [
+            min(have.get("CPU", 0) // self._threads, have.get("GPU", 0) // gpus if gpus else math.inf)
+            for have in machines
+        ]
+        if not any(counts):
+            have = ", ".join(f"{have.get('CPU', 0):g} CPUs and {have.get('GPU', 0):g} GPUs" for have in machines)
+            raise InputError(
+                f"--cpus_per_job is {self._threads} and --gpus_per_job {gpus:g}; no machine has as many: {have}"
+            )
+        return int(sum(counts))
 
     def submit(self, job: Job) -> concurrent.futures.Future:
         """Queues a job; the future holds its exit code. After a worker's death Ray starts it again, and it goes on."""
@@ -183,16 +207,20 @@ class Ray:
 
 
 def check_reachable(address: str) -> None:
-    """Refuses, within seconds, an address where nobody listens; Ray itself would try for minutes."""
+    """Refuses, within seconds, an address where no Ray listens; Ray itself would try for minutes."""
     if address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"--ray_address is {address!r}; allowed: HOST:PORT, ray://HOST:PORT or auto")
     try:
-        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
+        with socket.create_connection((host, int(port)), SECONDS_TO_CONNECT) as connection:
+            connection.sendall(HTTP2_GREETING)
+            answer = connection.recv(9)
     except (OSError, OverflowError) as error:
         raise InputError(f"--ray_address={address}: nobody answers there ({error}); is the cluster up?") from error
+    if answer[3:4] != HTTP2_SETTINGS and not os.environ.get("RAY_USE_TLS"):
+        raise InputError(f"--ray_address={address}: what answers there is not Ray; `ray status` tells the address")
 
 
 def run_all(

@@ -118,7 +118,7 @@ class Plan:
             if task not in (have := [declared.name for declared in self.cohort.tasks]):
                 raise InputError(f"table {table.name!r} needs task {task!r}; {cohort} has {', '.join(have)}")
         self.table, self.budget, self.seeds = table, budget, SEEDS[:seeds]
-        self.gin_files, self.gin_params = list(gin_files), list(gin_params)
+        self.gin_files, self.gin_params = [_lasting(file) for file in gin_files], list(gin_params)
         for method in filter(None, (_split_param(param)[0] for param in gin_params)):
             check_names("method", [method], list(TITLES), "a --gin_param may begin with")
         self.folder = pathlib.Path(output or f"runs/{table.dataset}_{budget}").resolve()
@@ -226,6 +226,13 @@ class Plan:
 def budgets() -> list[str]:
     """Names of the budgets."""
     return sorted(path.stem for path in (GIN / "budgets").glob("*.gin"))
+
+
+def _lasting(file: str) -> str:
+    """A gin file's path that holds in any working folder: the project's are found as they are."""
+    return (
+        file if (GIN.parent / file).exists() or not pathlib.Path(file).exists() else str(pathlib.Path(file).resolve())
+    )
 
 
 def _split_param(param: str) -> tuple[str | None, str]:

@@ -1,14 +1,18 @@
 """What is done and how long the rest will take."""
 
 import json
+import math
 import re
 import statistics
 import sys
+import time
 from collections.abc import Iterable
 
 from tqdm import tqdm
 
 from ncl_tf.paper.executors import Job
+
+SECONDS_BETWEEN_ESTIMATES = 20  # each reads the files of all jobs
 
 
 def state(job: Job) -> str:
@@ -105,18 +109,21 @@ class Bar:
     def __init__(self, jobs: list[Job], slots: int) -> None:
         self.jobs, self.slots = jobs, slots
         self.told = {job.name for job in jobs if job.done()}
+        self.left, self.estimated = "", -math.inf
         self.bar = tqdm(total=len(jobs), initial=len(self.told), unit=" jobs", file=sys.stderr, disable=None)
 
     def update(self, outcomes: dict[str, str], running: list[Job]) -> None:
         """Takes the outcomes so far and the jobs under way."""
-        left = time_left(self.jobs, self.slots)
-        for name in [name for name in outcomes if name not in self.told]:
+        ended = [name for name in outcomes if name not in self.told]
+        if ended or time.monotonic() > self.estimated + SECONDS_BETWEEN_ESTIMATES:
+            self.left, self.estimated = time_left(self.jobs, self.slots), time.monotonic()
+        for name in ended:
             self.told.add(name)
             self.bar.update()
-            ended = f"failed: {name}, {outcomes[name]}" if outcomes[name] else f"done: {name}"
-            self.bar.write(f"{ended} ({len(self.told)} of {len(self.jobs)}; {left})", file=sys.stderr)
+            what = f"failed: {name}, {outcomes[name]}" if outcomes[name] else f"done: {name}"
+            self.bar.write(f"{what} ({len(self.told)} of {len(self.jobs)}; {self.left})", file=sys.stderr)
         states = [f"{job.name} {state(job)}".removesuffix("to do").strip() for job in running[:2]]
-        self.bar.set_postfix_str("; ".join([*states, left]))
+        self.bar.set_postfix_str("; ".join([*states, self.left]))
 
     def close(self) -> None:
         """Ends the bar's line."""

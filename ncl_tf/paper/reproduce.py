@@ -10,7 +10,7 @@ from ncl_tf.paper.plan import Plan
 def reproduce(plan: Plan, executor: Executor) -> None:
     """Runs what is not done yet, and writes the table anew after every job; at the end, tells of jobs that failed."""
     jobs = plan.jobs()
-    bar = progress.Bar(jobs, executor.slots or 1)
+    bar = progress.Bar(jobs, executor.parallel)
     ended = -1
 
     def report(outcomes: dict[str, str], running: list[Job]) -> None:

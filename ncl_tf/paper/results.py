@@ -21,7 +21,7 @@ def collect(plan: Plan) -> None:
     """Writes the result of every finished evaluation of a plan into its folder's results/."""
     for source, asked in plan.evaluations().items():
         target = plan.folder / "results" / asked.path
-        if source.exists() and not target.exists():
+        if source.exists() and not (target.exists() and target.stat().st_mtime > source.stat().st_mtime):
             files.write_json(target, result(asked, source))
 
 

@@ -1,11 +1,13 @@
 """Executors, with real processes: order, failures, never twice, and an end together with whoever started them."""
 
+import http.server
 import os
 import pathlib
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -115,5 +117,9 @@ def test_bad_requests() -> None:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there"):
             executors.Ray(address)
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
+        threading.Thread(target=web.handle_request, daemon=True).start()
+        with pytest.raises(InputError, match="what answers there is not Ray"):
+            executors.Ray(f"127.0.0.1:{web.server_port}")
     with pytest.raises(InputError, match="--gpus_per_job -1"):
         executors.Ray("auto", 1, -1)

@@ -36,12 +36,12 @@ def read(paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | Non
         dataset: declares the channels that the model wants.
         stay, hour: names of a table's columns; None: that of the hour channel, or "hour".
     """
-    tables = [path for path in paths if path.suffix in (".csv", ".parquet")]
-    if not tables:
+    single = [path for path in paths if path.suffix in (".csv", ".parquet", ".h5")]
+    if not single:
         return psv_stays(paths, dataset)
     if len(paths) > 1:
-        raise InputError(f"{tables[0]}: a table is scored alone, not together with {len(paths) - 1} other sources")
-    whole = table_stays(tables[0], dataset, stay, hour or dataset.hour or "hour")
+        raise InputError(f"{single[0]}: a table or a cohort is scored alone, not together with other sources")
+    whole = table_stays(single[0], dataset, stay, hour or dataset.hour or "hour")
     return len(whole.stays.names), iter([whole])
 
 

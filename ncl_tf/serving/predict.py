@@ -86,12 +86,11 @@ def score_parts(
 
 def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[int], Any]) -> Scores:
     """Scores a split of a cohort file that was prepared with the model's own preprocessor; `progress` takes hours."""
-    if cohort.columns != model.card["inputs"]["windows"]["columns"] or not _same(
-        cohort.preprocessor, model.preprocessor
-    ):
+    trained_on = model.card["data"]["cohort_checksum"]
+    if not _same(cohort.preprocessor, model.preprocessor) and cohort.checksum != trained_on:
         raise InputError(
             f"{cohort.path}: prepared with other channels or statistics than the model's training cohort "
-            f"(SHA-256 {model.card['data']['cohort_checksum']}); score its raw source instead"
+            f"(SHA-256 {trained_on}); score its raw source instead"
         )
     data = cohort[split]
     batches = []
@@ -102,8 +101,8 @@ def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[i
 
 
 def _same(one: Preprocessor | None, other: Preprocessor | None) -> bool:
-    if one is None or other is None:
-        return one is other
+    if one is None or other is None or one.dataset.columns != other.dataset.columns:
+        return False
     return np.array_equal(one.mean, other.mean) and np.array_equal(one.scale, other.scale)
 
 
@@ -143,6 +142,9 @@ def write_psv(folder: pathlib.Path, scores: Scores) -> None:
     """The challenge's form: one NAME.psv per stay, a row per hour, the probability of class 1 and whether it is an alarm."""
     if scores.probabilities.shape[1] != 2:
         raise InputError("the challenge's form, psv, is for binary tasks; choose csv or parquet")
+    for name in scores.names:
+        if pathlib.PurePath(name).name != name:
+            raise InputError(f"stay '{name}' cannot name a file; choose csv or parquet")
     lines = [f"{p:.6g}|{int(p > ALARM)}" for p in scores.probabilities[:, 1].tolist()]
     for name, last, length in zip(scores.names, np.cumsum(scores.lengths), scores.lengths, strict=True):
         text = "\n".join(["PredictedProbability|PredictedLabel", *lines[last - length : last], ""])

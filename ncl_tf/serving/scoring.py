@@ -77,10 +77,9 @@ class ClassifierFunctions(EncoderFunctions):
             probabilities [T, K].
         """
         hours, given = tf.shape(values)[0], tf.shape(static)[0]
-        with tf.control_dependencies(
-            [tf.debugging.assert_less_equal(given, hours, "static has more rows than values")]
-        ):
-            static = tf.pad(static, [[0, hours - given], [0, 0]], constant_values=np.nan)
+        tf.debugging.assert_less_equal(given, tf.maximum(hours, 1), "static has more rows than values")
+        missing = tf.maximum(hours - given, 0)
+        static = tf.pad(static[:hours], [[0, missing], [0, 0]], constant_values=np.nan)
         return self.score_stays(values, static, hours[None])
 
     def score_stays(self, values: tf.Tensor, static: tf.Tensor, lengths: tf.Tensor) -> Outputs:

@@ -1,4 +1,4 @@
-"""A run on the simulated ward, trained for a moment, judged and exported as users do it."""
+"""A run that was trained for a moment, judged and exported, and a place without this project to load it in."""
 
 import pathlib
 import subprocess
@@ -15,17 +15,6 @@ import ncl_tf
 from ncl_tf import config, runs, training
 from ncl_tf.evaluation import evaluate
 from ncl_tf.serving.loading import Model
-
-TINY = {
-    "jit_compile": False,
-    "encoder.filters": 8,
-    "batch_size": 256,
-    "queue_size": 1024,
-    "report_every": 2,
-    "steps": 2,
-    "train.highest_rate": 0.01,
-}
-
 
 # What hospitals have: nothing of this project, nor of what it is made with.
 WITHOUT = """
@@ -55,21 +44,34 @@ class Exported(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def exported(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """NCL(n_w) on the ward and an MLP head."""
+def export() -> Callable[..., Exported]:
+    """Trains NCL(n_w) on a cohort with the given macros, judges it by an MLP head of one epoch and exports it."""
+
+    def export(cohort: pathlib.Path, run: pathlib.Path, **macros: object) -> Exported:
+        params = {"cohort": str(cohort), "jit_compile": False, "train.highest_rate": 0.01} | macros
+        config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+        training.train(runs.Run(run))
+        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.max_epochs = 1", "protocol.mlp_rate = 0.01"))
+        gin.clear_config()
+        frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
+        classes = ["probability_0", "probability_1"]
+        predictions = {stay: part[classes].to_numpy() for stay, part in frame.groupby("stay", sort=False)}
+        return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions)
+
+    return export
+
+
+@pytest.fixture(scope="session")
+def exported(
+    export: Callable[..., Exported], ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> Exported:
+    """A small model of the simulated ward."""
     run = tmp_path_factory.mktemp("exports") / "run"
-    params = TINY | {"cohort": str(ward_cohort)}
-    config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
     tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
-    training.train(runs.Run(run))
-    evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.max_epochs = 1", "protocol.mlp_rate = 0.01"))
+    sizes = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
+    exported = export(ward_cohort, run, **sizes, **{"encoder.filters": 8})
     tf.config.run_functions_eagerly(False)
-    gin.clear_config()
-    frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
-    predictions = {
-        stay: part[["probability_0", "probability_1"]].to_numpy() for stay, part in frame.groupby("stay", sort=False)
-    }
-    return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions)
+    return exported
 
 
 @pytest.fixture(scope="session")

@@ -154,11 +154,14 @@ def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_co
     (tmp_path / "hourly.csv").write_text("stay,hour,HR\n1,0,80\n")
     with pytest.raises(InputError, match="no column 'ICULOS', which the model wants; it has stay, hour, HR"):
         raw.read([tmp_path / "hourly.csv"], model.dataset, "stay", None)
-    with pytest.raises(InputError, match="a table is scored alone"):
+    with pytest.raises(InputError, match="a table or a cohort is scored alone"):
         raw.read([tmp_path / "hourly.csv", stays], model.dataset, "stay", None)
     with pytest.raises(InputError, match="channels that the challenge's .psv files do not have: Height, Hours"):
         raw.read([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)
     bins = predict.Scores(np.array(["a"]), np.array([1]), np.array([0]), np.full((1, 10), 0.1))
     with pytest.raises(InputError, match="for binary tasks; choose csv or parquet"):
         predict.write(tmp_path / "out", bins, "psv")
+    odd = predict.Scores(np.array(["../a"]), np.array([1]), np.array([0]), np.full((1, 2), 0.5))
+    with pytest.raises(InputError, match="stay '../a' cannot name a file"):
+        predict.write(tmp_path / "out", odd, "psv")
     assert not (tmp_path / "out").exists()

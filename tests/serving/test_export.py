@@ -9,11 +9,16 @@ import pytest
 import tensorflow as tf
 
 import ncl_tf
-from data_prep import physionet2019
-from ncl_tf.data import Cohort
+from data_prep import mimic3_benchmark, physionet2019
+from ncl_tf.benchmarks.serve import export_untrained
+from ncl_tf.data import Channel, Cohort, Dataset, Stays, Task, write_cohort
+from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
+from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.serving.export import copy_of_run
+from ncl_tf.evaluation.heads import make_head
+from ncl_tf.methods.supervised import Classifier
+from ncl_tf.serving.export import copy_of_run, export_classifier
 
 SCORE = """
 import sys
@@ -156,12 +161,10 @@ def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
     assert str(pathlib.Path.home()) not in text + json.dumps(card)
 
 
-def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort, tmp_path):
-    from ncl_tf.encoders import Encoder
-    from ncl_tf.evaluation.heads import make_head
-    from ncl_tf.methods.supervised import Classifier
-    from ncl_tf.serving.export import export_classifier
-
+def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort, tmp_path, capfd):
+    """And an older export is replaced whole, without a word."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/old.txt").write_text("old")
     cohort = Cohort(ward_cohort)
     cohort.preprocessor = None
     classifier = Classifier(Encoder(5, filters=4, dilations=(1,)), make_head("linear", 2), 0, np.ones(2))
@@ -169,8 +172,59 @@ def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort,
     evaluation = json.loads((exported.run / "evaluations/sepsis-mlp.json").read_text())
     run = json.loads((exported.run / "run.json").read_text())
     export_classifier(tmp_path / "model", classifier, cohort, run, evaluation)
+    assert capfd.readouterr().out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"1", "model.json", "model_card.md"}
     model = ncl_tf.load(tmp_path / "model")
     windows = np.random.default_rng(0).normal(size=(3, 48, 40)).astype(np.float32)
     np.testing.assert_allclose(model.predict(windows), classifier(windows), rtol=0, atol=1e-6)
     with pytest.raises(InputError, match="takes no raw values; it has embed, predict"):
         model.score(np.zeros((1, 35)))
+
+
+def own_cohort(folder: pathlib.Path) -> tuple[Stays, Cohort]:
+    """Two channels, none of them static or the hour."""
+    random = np.random.default_rng(3)
+    lengths = random.integers(1, 60, 30)
+    values = random.normal(size=(lengths.sum(), 2)).astype(np.float32)
+    values[random.random(values.shape) < 0.5] = np.nan
+    septic = np.repeat(np.arange(30) % 3 == 0, lengths)
+    labels = septic[:, None].astype(np.float32)
+    stays = Stays(np.arange(30).astype(str), lengths, values, labels)
+    dataset = Dataset("own", (Channel("HR"), Channel("MAP", low=-1)), (Task("sepsis"),))
+    write_cohort(folder / "own.h5", dataset, stays, random_split(stays.ever_positive(), 0), "")
+    return stays, Cohort(folder / "own.h5")
+
+
+@pytest.mark.parametrize("whose", ["mimic3_benchmark", "own"])
+def test_other_cohorts(whose, request, tmp_path):
+    """Raw stays score as their prepared windows: with levels and a height that becomes known, or without static values."""
+    if whose == "own":
+        stays, cohort = own_cohort(tmp_path)
+    else:
+        stays, _, _ = mimic3_benchmark.read_stays(request.getfixturevalue("mimic_ward"), carry_back=False, shift=0)
+        cohort = Cohort(request.getfixturevalue("mimic_ward_cohort"))
+    export_untrained(tmp_path / "model", cohort)
+    model, data = ncl_tf.load(tmp_path / "model"), cohort["test"]
+    expected = np.concatenate([model.predict(batch["window"]) for batch in Windows(data).sequential(512)])
+    scores = np.split(model.score_stays(stays), stays.first_rows[1:])
+    found = [scores[list(stays.names).index(name)] for name in data.stay_names]
+    np.testing.assert_allclose(np.concatenate(found), expected, rtol=0, atol=1e-6)
+    rows = np.split(stays.values, stays.first_rows[1:])[0]
+    static, values = np.split(rows, [model.rows.static], axis=1)
+    stream = model.stream()
+    hours = [stream.next(dict(zip(model.rows.names, row.tolist(), strict=True))) for row in rows]
+    np.testing.assert_allclose(hours, scores[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(model.score(values, static), scores[0], rtol=0, atol=1e-6)
+
+
+def test_the_graph_refuses_what_has_no_answer(exported):
+    functions = tf.saved_model.load(exported.folder / "1")
+    for values, static, message in (
+        (np.zeros((0, 35)), np.zeros((1, 5)), "a stay has no rows"),
+        (np.zeros((1, 35)), np.zeros((2, 5)), "static has more rows than values"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            functions.score_stay(values.astype(np.float32), static.astype(np.float32))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="lengths do not sum"):
+        functions.score_stays(tf.zeros([3, 35]), tf.zeros([3, 5]), tf.constant([2]))

@@ -18,14 +18,17 @@ from ncl_tf.data.splits import Split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
-OUTPUT = flags.DEFINE_string("output", None, "Where to write.", required=True)
-OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an output that exists already.")
+
+def define_flags() -> None:
+    """The flags that all preparation programs have; not at import, since readers of raw files are used by others, too."""
+    flags.DEFINE_string("output", None, "Where to write.", required=True)
+    flags.DEFINE_bool("overwrite", False, "Replace an output that exists already.")
 
 
 def checked_output() -> pathlib.Path:
     """--output, refused at once if it exists without --overwrite or cannot be written."""
-    path = pathlib.Path(OUTPUT.value)
-    files.check_output(path, OVERWRITE.value)
+    path = pathlib.Path(flags.FLAGS.output)
+    files.check_output(path, flags.FLAGS.overwrite)
     return path
 
 

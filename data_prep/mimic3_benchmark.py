@@ -277,6 +277,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "categorical", "declare", kinds, "Which channels are: as declared, or all with <= 25 whole numbers."
     )
+    common.define_flags()
     flags.adopt_module_key_flags(common)
 
 

@@ -17,7 +17,7 @@ import hashlib
 import io
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,8 @@ def find_stays(paths: list[pathlib.Path]) -> list[Member]:
     members: dict[str, Member] = {}
     for path in paths:
         for name, read in sources.open_source(path, ".psv"):
-            where = f"{path}: {name}" if path.is_file() else str(path / name)
+            inside = path / name if path.is_dir() else path
+            where = str(inside) if inside.name.endswith(".psv") else f"{path}: {name}"
             stay = pathlib.PurePosixPath(name).stem
             if not re.fullmatch(r"p\d{6}", stay):
                 raise InputError(f"{where}: file name is not pNNNNNN.psv (a p and six digits)")
@@ -84,25 +85,22 @@ def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
     for target, source in enumerate(order):
         np.concatenate([table[:, source] for table in tables], out=values[:, target])
     labels = np.concatenate([table[:, -1:] for table in tables])
-    stays = Stays.from_rows(names, lengths, values[:, list(CHANNELS).index("ICULOS")], values, labels)
-    return with_hours(stays), digest.hexdigest()
+    hour = list(CHANNELS).index("ICULOS")
+    stays = Stays.from_rows(names, lengths, values[:, hour], values, labels)
+    stays.fill_hours(hour)
+    return stays, digest.hexdigest()
 
 
-def with_hours(stays: Stays) -> Stays:
-    """Fills ICULOS in hours that the source left out."""
-    hours = stays.values[:, list(CHANNELS).index("ICULOS")]
-    offset = np.arange(len(hours)) - np.repeat(stays.first_rows, stays.lengths)
-    hours[:] = np.repeat(hours[stays.first_rows], stays.lengths) + offset
-    return stays
+def parse(texts: list[bytes], where: list[str], columns: Sequence[str] = COLUMNS) -> tuple[np.ndarray, np.ndarray]:
+    """Many files at once -> rows of each file, float32 [rows, columns] column-major; a fault is told with file, line and column.
 
-
-def parse(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Many files at once -> rows of each file, float32 [rows, 41] column-major; a fault is told with file, line and column."""
-    header = HEADER.encode() + b"\n"
+    `columns` are the 41, or the 40 without the label.
+    """
+    header = "|".join(columns).encode() + b"\n"
     texts = [common.with_newlines(text) for text in texts]
     for text, place in zip(texts, where, strict=True):
         if not text.startswith(header):
-            raise header_error(text, place)
+            raise header_error(text, place, columns)
     bodies = [text[len(header) :] for text in texts]
     lengths = np.array([body.count(b"\n") for body in bodies])
     for place, length in zip(where, lengths, strict=True):
@@ -111,11 +109,11 @@ def parse(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray]
     try:
         arrow = pa.csv.read_csv(
             io.BytesIO(b"".join(bodies)),
-            pa.csv.ReadOptions(column_names=COLUMNS),
+            pa.csv.ReadOptions(column_names=columns),
             pa.csv.ParseOptions(delimiter="|", quote_char=False, ignore_empty_lines=False),
-            pa.csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.float32()), null_values=["NaN"]),
+            pa.csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.float32()), null_values=["NaN"]),
         )
-        table = np.empty((len(arrow), len(COLUMNS)), np.float32, order="F")
+        table = np.empty((len(arrow), len(columns)), np.float32, order="F")
         for index, column in enumerate(arrow.columns):
             table[:, index] = column.to_numpy()
         sound = len(arrow) == lengths.sum() and is_sound(table, lengths)
@@ -123,14 +121,14 @@ def parse(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray]
         sound = False
     if not sound:
         for body, place in zip(bodies, where, strict=True):
-            find_fault(body, place)
+            find_fault(body, place, columns)
         raise InputError(f"{where[0]} ... {where[-1]}: cannot be read as numbers separated by |")
     return lengths, table
 
 
 def is_sound(table: np.ndarray, lengths: np.ndarray) -> bool:
     """Whether values are finite, labels 0 or 1, categories known and hours whole and rising within each stay."""
-    hours, labels = table[:, COLUMNS.index("ICULOS")], table[:, -1]
+    hours, labels = table[:, COLUMNS.index("ICULOS")], table[:, len(CHANNELS) :]
     steps = np.diff(hours)
     steps[np.cumsum(lengths)[:-1] - 1] = 1  # from one stay to the next, hours may fall
     categories = [table[:, COLUMNS.index(c.name)] for c in PHYSIONET2019.channels if c.kind == "categorical"]
@@ -143,7 +141,7 @@ def is_sound(table: np.ndarray, lengths: np.ndarray) -> bool:
     )
 
 
-def header_error(text: bytes, where: str) -> InputError:
+def header_error(text: bytes, where: str, columns: Sequence[str] = COLUMNS) -> InputError:
     """What is wrong with a file's first line."""
     if not text.strip():
         return InputError(f"{where}: empty file")
@@ -151,23 +149,23 @@ def header_error(text: bytes, where: str) -> InputError:
     if "|" not in first:
         return InputError(f"{where}, line 1: no '|' in the header {first[:60]!r}; columns are separated by |")
     names = first.split("|")
-    missing, unknown = [n for n in COLUMNS if n not in names], [n for n in names if n not in COLUMNS]
+    missing, unknown = [n for n in columns if n not in names], [n for n in names if n not in columns]
     if missing or unknown:
         parts = [f"missing column {', '.join(missing)}"] * bool(missing) + [
             f"unknown column {', '.join(unknown)}"
         ] * bool(unknown)
-        return InputError(f"{where}, line 1: {'; '.join(parts)}. The 41 columns are {HEADER}")
-    return InputError(f"{where}, line 1: columns repeat or are in another order; expected {HEADER}")
+        return InputError(f"{where}, line 1: {'; '.join(parts)}. The {len(columns)} columns are {'|'.join(columns)}")
+    return InputError(f"{where}, line 1: columns repeat or are in another order; expected {'|'.join(columns)}")
 
 
-def find_fault(body: bytes, where: str) -> None:
+def find_fault(body: bytes, where: str, columns: Sequence[str] = COLUMNS) -> None:
     """Reads one file slowly, to raise an error that names line, column and value of its first fault, if it has one."""
     previous = None
     for line, text in enumerate(body.decode(errors="replace").removesuffix("\n").split("\n"), start=2):
         cells = text.split("|")
-        if len(cells) != len(COLUMNS):
-            raise InputError(f"{where}, line {line}: {len(cells)} cells, expected {len(COLUMNS)} separated by |")
-        for name, cell in zip(COLUMNS, cells, strict=True):
+        if len(cells) != len(columns):
+            raise InputError(f"{where}, line {line}: {len(cells)} cells, expected {len(columns)} separated by |")
+        for name, cell in zip(columns, cells, strict=True):
             channel = CHANNELS.get(name, LABEL)
             if channel is not LABEL and cell.casefold() == "nan":
                 continue
@@ -190,6 +188,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string("source", None, "A folder of .psv files or an official zip; repeat it.", required=True)
     flags.DEFINE_enum("split", "published", ["published", "random"], "Which split: see above.")
     flags.DEFINE_integer("seed", 0, "Seed of --split=random.")
+    common.define_flags()
     flags.adopt_module_key_flags(common)
 
 

@@ -25,6 +25,7 @@ from ncl_tf.data.simulate import FORMS, write_ward
 STAYS = flags.DEFINE_integer("stays", 2000, "Number of stays.")
 SEED = flags.DEFINE_integer("seed", 0, "Seed of the ward.")
 FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "Whose files to write.")
+common.define_flags()
 flags.adopt_module_key_flags(common)
 
 NEXT = {
@@ -35,10 +36,10 @@ POSITIVE = {"physionet2019": "septic", "mimic3_benchmark": "fatal"}
 
 
 def main() -> None:
-    output = common.OUTPUT.value.rstrip("/")
+    output = flags.FLAGS.output.rstrip("/")
     # The delay lets bad flags fail before the bar shows.
     with common.progress(None, "simulating", total=STAYS.value, delay=0.1) as bar:
-        ward = write_ward(STAYS.value, SEED.value, pathlib.Path(output), FORM.value, bar.update, common.OVERWRITE.value)
+        ward = write_ward(STAYS.value, SEED.value, pathlib.Path(output), FORM.value, bar.update, flags.FLAGS.overwrite)
     print(
         f"{ward['stays']:,} stays, {ward['hours']:,} hours, {ward['positive_stays']:,} {POSITIVE[FORM.value]} stays, "
         f"{ward['positive_hours']:,} positive hours ({ward['positive_hours'] / ward['hours']:.1%})"

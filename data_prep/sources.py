@@ -1,4 +1,4 @@
-"""Folders, zip and tar files as one thing: named files, read without unpacking anything to disk."""
+"""Folders, zip and tar files and single files as one thing: named files, read without unpacking anything to disk."""
 
 import lzma
 import pathlib
@@ -15,11 +15,16 @@ Files = Iterator[tuple[str, Callable[[], bytes]]]  # (name inside the source, fu
 
 
 def open_source(path: pathlib.Path, suffix: str) -> Files:
-    """All files of a folder, zip or tar whose name ends in `suffix`, each with a function that reads its bytes."""
+    """All files of a folder, zip or tar whose name ends in `suffix`, each with a function that reads its bytes.
+
+    The path of one such file gives that file.
+    """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.is_dir():
         return _folder(path, suffix)
+    if path.name.endswith(suffix):
+        return iter([(path.name, path.read_bytes)])
     try:
         return _zip(path, suffix) if zipfile.is_zipfile(path) else _tar(path, suffix)
     except DAMAGE as error:

@@ -150,24 +150,51 @@ def read_table(path: pathlib.Path) -> pa.Table:
 
 def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
     """The table as raw stays, and their split."""
+    columns = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
+    columns += [schema["split"]] if "split" in schema else []
+    table, place = open_table(path, columns, "the schema names")
+    names, index, order, hours, values = read_rows(table, dataset, schema["stay"], schema["hour"], place)
+    labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
+    stays = Stays.from_rows(names, np.bincount(index), hours, values, labels)
+    if dataset.hour:
+        stays.fill_hours([channel.name for channel in dataset.channels].index(dataset.hour))
+    if "split" in schema:
+        return stays, read_split(table, schema["split"], index, names, place)
+    binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
+    positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
+    return stays, random_split(positive, seed)
+
+
+def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Table, Callable[[int], str]]:
+    """A table with rows and each of the columns once, and what tells a row's place in the file."""
     table = read_table(path)
-    needed = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
-    for name in needed + ([schema["split"]] if "split" in schema else []):
+    for name in columns:
         if table.column_names.count(name) != 1:
             raise InputError(
-                f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which the schema "
-                f"names; it has {', '.join(table.column_names)}"
+                f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which {who}; "
+                f"it has {', '.join(table.column_names)}"
             )
     if not len(table):
         raise InputError(f"{path}: no rows")
+    return table, lambda row: f"{path}, line {row + 2}" if path.suffix == ".csv" else f"{path}, row {row}"
 
-    def place(row: int) -> str:
-        return f"{path}, line {row + 2}" if path.suffix == ".csv" else f"{path}, row {row}"
 
-    def column(item: Channel) -> np.ndarray:
-        return common.numbers(table[item.name], item, place)
+def read_rows(
+    table: pa.Table, dataset: Dataset, stay: str, hour: str, place: Callable[[int], str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The raw rows, sorted by stay and hour.
 
-    hours, index, names = read_keys(table, schema, place)
+    Args:
+        table: that holds them.
+        dataset: declares the channels.
+        stay, hour: names of the columns that say where a row belongs.
+        place: of a row, for messages.
+
+    Returns:
+        The stays' names, sorted; of each row of the table the index of its stay; the order that sorts the rows; sorted, the
+        rows' hours [rows] and values [rows, channels] float32, column-major.
+    """
+    hours, index, names = read_keys(table, stay, hour, place)
     order = np.lexsort((hours, index))
     for row in np.flatnonzero((np.diff(index[order]) == 0) & (np.diff(hours[order]) == 0)) + 1:
         raise InputError(
@@ -176,30 +203,20 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
         )
     values = np.empty((len(table), len(dataset.channels)), np.float32, order="F")
     for position, channel in enumerate(dataset.channels):
-        values[:, position] = column(channel)[order]
-    labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
-    stays = Stays.from_rows(names, np.bincount(index), hours[order], values, labels)
-    if dataset.hour:
-        first = np.repeat(hours[order][np.cumsum(np.bincount(index)) - np.bincount(index)], stays.lengths)
-        offset = np.arange(len(stays.values)) - np.repeat(stays.first_rows, stays.lengths)
-        stays.values[:, [channel.name for channel in dataset.channels].index(dataset.hour)] = first + offset
-    if "split" in schema:
-        return stays, read_split(table, schema["split"], index, names, place)
-    binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
-    positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
-    return stays, random_split(positive, seed)
+        values[:, position] = common.numbers(table[channel.name], channel, place)[order]
+    return names, index, order, hours[order], values
 
 
 def read_keys(
-    table: pa.Table, schema: dict[str, Any], place: Callable[[int], str]
+    table: pa.Table, stay: str, hour: str, place: Callable[[int], str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Hour of each row, index of its stay, and the stays' names, sorted (as numbers where all are)."""
-    hours = common.numbers(table[schema["hour"]], Channel(schema["hour"]), place)
+    hours = common.numbers(table[hour], Channel(hour), place)
     for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
-        raise InputError(f"{place(row)}, column {schema['hour']}: {hours[row]:g} is not a whole hour")
-    stays = table[schema["stay"]]
+        raise InputError(f"{place(row)}, column {hour}: {hours[row]:g} is not a whole hour")
+    stays = table[stay]
     for row in np.flatnonzero(stays.is_null()):
-        raise InputError(f"{place(row)}, column {schema['stay']}: empty")
+        raise InputError(f"{place(row)}, column {stay}: empty")
     texts = np.array([str(name) for name in stays.to_pylist()])
     names, index = np.unique(texts, return_inverse=True)
     if all(name.isdecimal() for name in names):
@@ -243,6 +260,7 @@ def define_flags() -> None:
     flags.DEFINE_string("source", None, "The hourly table, .csv or .parquet.", required=True)
     flags.DEFINE_string("schema", None, "The schema file, .toml; see above.", required=True)
     flags.DEFINE_integer("seed", 0, "Seed of the random split, where the schema names no split column.")
+    common.define_flags()
     flags.adopt_module_key_flags(common)
 
 

@@ -7,9 +7,11 @@ import tensorflow as tf
 from tcn import TCN
 
 from ncl_tf.augmentations import Draws, StaticDropout
+from ncl_tf.data.windows import HISTORY, every_window
 from ncl_tf.errors import InputError
-from ncl_tf.fast.encoder import last_step
+from ncl_tf.fast.encoder import last_step, supports
 from ncl_tf.fast.pieces import in_pieces
+from ncl_tf.fast.stays import last_steps
 
 
 def l2_normalize(vectors: tf.Tensor) -> tf.Tensor:
@@ -104,6 +106,22 @@ class Encoder(keras.Model):
         steps = self.tcn(windows[:, :, self.static_columns :])
         static = windows[:, -1:, : self.static_columns]
         return self._represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
+
+    def stays(self, rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:
+        """Represents every hour of whole stays by the window that ends with it.
+
+        Args:
+            rows: [N, C], the prepared hours of any number of stays, stay after stay.
+            hour: [N] int32, hours since the stay's first row.
+            history: hours of a window.
+
+        Returns:
+            [N, size], what `call` gives for the windows; fast, hours that windows have in common are computed once.
+        """
+        if not (self.fast and supports(self.tcn)):
+            return self(every_window(rows, hour, history))
+        static, dynamic = rows[:, : self.static_columns], rows[:, self.static_columns :]
+        return self._represent(last_steps(self.tcn, dynamic, hour, history), static)
 
     def _last_step(self, windows: tf.Tensor) -> tf.Tensor:
         """The TCN's output at the last hour: [B, T, C] -> [B, filters]."""

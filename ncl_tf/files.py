@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -45,6 +46,27 @@ def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
         raise InputError(f"{path}: cannot be written ({reason})") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yields an empty folder beside `folder`; on success it takes the place of `folder`, on failure it is removed."""
+    folder = folder.absolute()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+    except OSError as error:
+        raise InputError(f"{folder.parent}: cannot write into this folder ({error.strerror})") from error
+    try:
+        new = scratch / "new"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(scratch / "old")
+        new.rename(folder)
+        sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(scratch)
 
 
 def write_text(path: pathlib.Path, text: str) -> None:

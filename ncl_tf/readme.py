@@ -38,7 +38,7 @@ def benchmarks(results: pathlib.Path) -> str:
     """What `bin/benchmark` measured, a line each."""
     lines = ["| | readable | fast | ratio |", "|---|---|---|---|"]
     machines = set()
-    for name in ("step", "objective", "encoder", "embed", "data"):
+    for name in ("step", "objective", "encoder", "embed", "data", "serve"):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -61,6 +61,10 @@ def _benchmark_line(name: str, row: dict[str, Any]) -> str:
             f"| {what} | {row['readable windows/s']:,.0f} per second | {row['fast windows/s']:,.0f} per second "
             f"| {row['ratio']:.1f} |"
         )
+    if "hours/s" in row:
+        return f"| {row['serve']} | | {row['hours/s']:,.0f} hours per second | |"
+    if "p99 ms" in row:
+        return f"| {row['serve']} | | {row['p50 ms']:.1f} ms, of 100 one above {row['p99 ms']:.1f} ms | |"
     if "GiB" in row:
         return f"| {row['data']}, {row['stays']:,} stays | | {row['seconds']:.1f} s, {row['GiB']:.1f} GiB | |"
     return ""

@@ -9,9 +9,9 @@ import keras
 import tensorflow as tf
 from tqdm import tqdm
 
-from ncl_tf.config import typed
+from ncl_tf.config import bindings, typed
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.plans import Best, Clock, EarlyStopping, FixedSteps
 from ncl_tf.runs import Run
@@ -75,7 +75,7 @@ def train(
     run.forget_after(first)
     _announce(run, data, model, training.count, plan, first)
     _train(run, model, plan, best, training, validation, clock)
-    export_encoder(run.folder / "encoder", model.encoder, HISTORY, len(data.columns))
+    export_encoder(run.folder / "encoder", model.encoder, data, bindings(gin.config_str()), run.record)
     (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
     run.save(status="finished")
     if run.record["stopped_by_budget"]:

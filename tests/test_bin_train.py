@@ -109,7 +109,7 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
     steps = [json.loads(line)["step"] for line in (killed / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(REPORT_EVERY, STEPS + 1, REPORT_EVERY))
     assert json.loads((killed / "run.json").read_text())["status"] == "finished"
-    assert (killed / "encoder" / "saved_model.pb").exists()
+    assert (killed / "encoder/1/saved_model.pb").exists()
 
 
 def test_a_finished_run_is_left_alone_and_another_configuration_refused(

@@ -30,7 +30,7 @@ def test_quickstart_learns(seed, tmp_path):
     assert last["val_accuracy"] >= 100 / config.macro("queue_size")
 
     cohort = Cohort(tmp_path / "ward.h5")
-    encoder = tf.saved_model.load(tmp_path / "run/encoder")
+    encoder = tf.saved_model.load(tmp_path / "run/encoder/1")
     representations = {
         split: embed(lambda windows: encoder.embed(windows)["representations"], Windows(cohort[split]), 2048)
         for split in ("train", "val", "test")

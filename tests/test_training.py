@@ -167,7 +167,7 @@ def test_a_run_killed_before_its_export_is_finished(
     assert_equal_runs(finished, run_dir, 3)
     records = [json.loads((path / "run.json").read_text()) for path in (finished, run_dir)]
     assert records[0] == records[1]
-    assert (run_dir / "encoder" / "saved_model.pb").exists()
+    assert (run_dir / "encoder/1/saved_model.pb").exists()
 
 
 def test_after_a_damaged_checkpoint_a_run_ends_as_if_nothing_had_been(

@@ -33,23 +33,26 @@ print(peak_memory())
 def data(sources: Sequence[str]) -> list[Row]:
     """Source files -> cohort file -> windows; without sources, on a simulated ward."""
     with tempfile.TemporaryDirectory() as folder:
-        name = "PhysioNet 2019"
-        arguments = [f"--source={source}" for source in sources]
-        if not sources:
-            name = "simulated ward"
-            write_ward(SIMULATED_STAYS, seed=1, output=pathlib.Path(folder) / "ward", form="physionet2019")
-            arguments = [f"--source={folder}/ward", "--split=random"]
-        output = pathlib.Path(folder) / "cohort.h5"
-        began = time.perf_counter()
-        command = [sys.executable, "-c", PREPARE, *arguments, f"--output={output}"]
-        printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-        seconds, memory = time.perf_counter() - began, float(printed.split()[-1])
-        cohort = Cohort(output)
+        name, _, seconds, memory = prepare(sources, pathlib.Path(folder))
+        cohort = Cohort(pathlib.Path(folder) / "cohort.h5")
         stays = sum(len(cohort[split].patient_windows) for split in ("train", "val", "test"))
         return [
             {"data": f"prepare {name}", "stays": stays, "seconds": seconds, "GiB": memory},
             windows(cohort["train"]),
         ]
+
+
+def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], float, float]:
+    """Writes folder/cohort.h5 in a process of its own; returns what it is of, its sources, seconds and GiB."""
+    name, arguments = "PhysioNet 2019", []
+    if not sources:
+        name, sources, arguments = "simulated ward", [f"{folder}/ward"], ["--split=random"]
+        write_ward(SIMULATED_STAYS, seed=1, output=folder / "ward", form="physionet2019")
+    arguments += [f"--source={source}" for source in sources]
+    began = time.perf_counter()
+    command = [sys.executable, "-c", PREPARE, *arguments, f"--output={folder / 'cohort.h5'}"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return name, sources, time.perf_counter() - began, float(printed.split()[-1])
 
 
 def windows(split: SplitData) -> Row:

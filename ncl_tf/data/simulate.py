@@ -13,7 +13,7 @@ import numpy as np
 
 from ncl_tf import files
 from ncl_tf.data.ward import mimic3_benchmark, physionet2019
-from ncl_tf.data.ward.folder import MARKER, atomic_folder, check_folder
+from ncl_tf.data.ward.folder import MARKER, check_folder
 from ncl_tf.errors import InputError
 
 FORMS = {"physionet2019": physionet2019, "mimic3_benchmark": mimic3_benchmark}
@@ -51,7 +51,7 @@ def write_ward(
     if form not in FORMS:
         raise InputError(f"form is {form!r}; known forms: {', '.join(FORMS)}")
     check_folder(output, overwrite)
-    with atomic_folder(output) as folder:
+    with files.atomic_folder(output) as folder:
         counts = _write_stays(stays, seed, folder, form, progress)
         summary = {"form": form, "stays": stays, "seed": seed, "version": VERSION, **counts}
         files.write_json(folder / MARKER, summary)

@@ -51,6 +51,12 @@ class Stays:
         values, labels = (hourly_grid(stay, hours, rows, first_hours, hourly) for rows in (values, labels))
         return cls(names, hourly, values, labels)
 
+    def fill_hours(self, channel: int) -> None:
+        """Writes the hour of every row into its channel, counting on from each stay's first row."""
+        hours = self.values[:, channel]
+        offset = np.arange(len(hours)) - np.repeat(self.first_rows, self.lengths)
+        hours[:] = np.repeat(hours[self.first_rows], self.lengths) + offset
+
     @property
     def first_rows(self) -> np.ndarray:
         """[stays] row of each stay's first hour."""
@@ -63,6 +69,15 @@ class Stays:
     def ever_positive(self, task: int = 0) -> np.ndarray:
         """[stays] whether any hour has label 1 in that task."""
         return np.maximum.reduceat(self.labels[:, task] == 1, self.first_rows)
+
+
+def rows_on_grid(lengths: np.ndarray, hours: np.ndarray) -> np.ndarray:
+    """[rows] where `Stays.from_rows` puts each row; arguments as there."""
+    last = np.cumsum(lengths) - 1
+    first = last - lengths + 1
+    hourly = (hours[last] - hours[first]).astype(np.int64) + 1
+    start = np.cumsum(hourly) - hourly
+    return np.repeat(start, lengths) + (hours - np.repeat(hours[first], lengths)).astype(np.int64)
 
 
 def concatenated_ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -76,6 +76,13 @@ class Windows:
         return chosen.map(self.gather, num_parallel_calls=2, deterministic=True).prefetch(4)
 
 
+def every_window(rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:
+    """The window that ends with each hour of whole stays: rows [N, C], hours since the stay's first [N] -> [N, history, C]."""
+    back = tf.range(history - 1, -1, -1)
+    steps = tf.range(1, tf.shape(rows)[0] + 1)[:, None] - back
+    return tf.gather(tf.pad(rows, [[1, 0], [0, 0]]), tf.where(hour[:, None] < back, 0, steps))
+
+
 def shuffled(position: tf.Tensor, epoch: tf.Tensor, count: int, seed: int) -> tf.Tensor:
     """Where a random permutation of 0 .. count - 1, another one for each epoch, sends the given positions [N]; int32."""
     # The operation looks at few bits of its three numbers, 8 of each for a small count: seeds or epochs that agree in these

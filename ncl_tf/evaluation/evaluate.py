@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,13 +15,13 @@ import pyarrow.parquet
 from ncl_tf import config, files, training  # noqa: F401 - a run's configuration binds training
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.declaration import Task
-from ncl_tf.data.windows import HISTORY
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import Fitted
 from ncl_tf.evaluation.protocol import Judge, Judged
 from ncl_tf.evaluation.question import Question
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import Run, environment
+from ncl_tf.serving import predict
 from ncl_tf.serving.export import export_classifier
 
 
@@ -78,9 +77,10 @@ def evaluate(
     }
     write_predictions(output.with_suffix(".parquet"), data[question.split], judge.position, predictions)
     if question.features == "representation":
-        export_classifier(output.with_suffix("") / "classifier", judged.classifier, HISTORY, len(data.columns))
+        export_classifier(output.with_suffix("") / "classifier", judged.classifier, data, run.record, result)
     if psv:
-        write_psv(psv, data[question.split], predictions[:, 1])
+        split = data[question.split]
+        predict.write(psv, predict.Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
     files.write_json(output, result)
     return result
 
@@ -176,24 +176,3 @@ def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
     for stay in stays:
         if "/" in stay:
             raise InputError(f"--write_psv: stay {stay!r} cannot name a file")
-
-
-def write_psv(folder: pathlib.Path, split: SplitData, probabilities: np.ndarray, threshold: float = 0.5) -> None:
-    """The challenge's form: of every stay a file with a row per hour; the folder appears when it is complete.
-
-    Args:
-        folder: new or empty.
-        split: whose stays they are.
-        probabilities: [hours] of the positive class.
-        threshold: an alarm is raised above it.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent) as partial:
-        written = pathlib.Path(partial) / "psv"
-        written.mkdir()
-        for stay, (first, last, _) in zip(split.stay_names, split.patient_windows, strict=True):
-            rows = [f"{value:.6g}|{int(value > threshold)}" for value in probabilities[first : last + 1]]
-            text = "\n".join(["PredictedProbability|PredictedLabel", *rows]) + "\n"
-            (written / f"{stay}.psv").write_text(text, encoding="utf-8")
-        written.replace(folder)
-    files.sync_folder(folder.parent)

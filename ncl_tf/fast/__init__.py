@@ -2,5 +2,6 @@
 
 from ncl_tf.fast.encoder import last_step, supports
 from ncl_tf.fast.objective import neighborhood_contrastive_loss
+from ncl_tf.fast.stays import last_steps
 
-__all__ = ["last_step", "neighborhood_contrastive_loss", "supports"]
+__all__ = ["last_step", "last_steps", "neighborhood_contrastive_loss", "supports"]

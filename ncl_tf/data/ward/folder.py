@@ -1,13 +1,8 @@
 """The folder of a simulated ward: complete or not there at all, and never put in place of anything but another ward."""
 
-import contextlib
 import pathlib
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator
 
-from ncl_tf import files
 from ncl_tf.errors import InputError
 
 MARKER = "simulated_ward.json"  # tells a simulated ward from any other folder
@@ -33,24 +28,3 @@ def check_folder(folder: pathlib.Path, overwrite: bool) -> None:
     for path in found:
         if not PARTS.fullmatch(path):
             raise InputError(f"{folder / path}: is no part of a simulated ward; --overwrite would delete it")
-
-
-@contextlib.contextmanager
-def atomic_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields an empty folder beside `folder`; on success it takes the place of `folder`, on failure it is removed."""
-    folder = folder.absolute()
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        scratch = pathlib.Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    except OSError as error:
-        raise InputError(f"{folder.parent}: cannot write into this folder ({error.strerror})") from error
-    try:
-        new = scratch / "new"
-        new.mkdir()
-        yield new
-        if folder.exists():
-            folder.rename(scratch / "old")
-        new.rename(folder)
-        files.sync_folder(folder.parent)
-    finally:
-        shutil.rmtree(scratch)

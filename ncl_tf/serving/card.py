@@ -1,0 +1,155 @@
+"""What travels with an exported model: model.json for programs, model_card.md for people."""
+
+import dataclasses
+from typing import Any
+
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.declaration import Channel, Task
+from ncl_tf.data.windows import HISTORY
+from ncl_tf.runs import environment
+
+FORMAT_VERSION = "1.0"  # another first number: older programs cannot use the export
+INTENDED_USE = (
+    "Research on online patient monitoring. Not a medical device: "
+    "not validated for, and not to be used in, the care of patients."
+)
+
+
+def describe(
+    cohort: Cohort,
+    signatures: list[str],
+    config: dict[str, str],
+    run: dict[str, Any],
+    evaluation: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """The content of model.json.
+
+    Args:
+        cohort: that the model was trained on.
+        signatures: names of the SavedModel's functions.
+        config: the run's bindings.
+        run: the run's record; seed, budget, steps are kept of it.
+        evaluation: of a classifier, as in its JSON file; None for an encoder.
+    """
+    raw = cohort.preprocessor is not None
+    names = {
+        "static": [c.name for c in cohort.preprocessor.dataset.channels if c.static] if raw else None,
+        "values": [c.name for c in cohort.preprocessor.dataset.channels if not c.static] if raw else None,
+    }
+    task = cohort.task(evaluation["question"]["task"])[1] if evaluation else None
+    judged = ("name", "question", "metrics", "intervals", "protocol", "best_epoch")
+    return {
+        "format_version": FORMAT_VERSION,
+        "kind": "classifier" if evaluation else "encoder",
+        "intended_use": INTENDED_USE,
+        "signatures": signatures,
+        "inputs": {"windows": {"hours": HISTORY, "columns": cohort.columns}, **names},
+        "task": {**dataclasses.asdict(task), "classes": class_names(task)} if task else None,
+        "preprocessor": cohort.preprocessor.to_json() if raw else None,
+        "data": {
+            "dataset": cohort.name,
+            "cohort_checksum": cohort.checksum,
+            "source_checksum": cohort.source_checksum,
+        },
+        "evaluation": {key: evaluation[key] for key in judged} if evaluation else None,
+        "run": {key: run[key] for key in ("seed", "budget", "step")},
+        "config": {name: value for name, value in config.items() if name != "cohort"},  # a path says too much
+        **{key: value for key, value in environment().items() if key in ("code_version", "versions")},
+    }
+
+
+def class_names(task: Task) -> list[str]:
+    """What each probability is of."""
+    if task.kind == "binary":
+        return [f"no {task.name}", task.name]
+    bounds = [f"{edge:g}" for edge in task.edges]
+    between = [f"{low} to {high}" for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [f"below {bounds[0]}", *between, f"{bounds[-1]} and more"]
+
+
+def model_card(card: dict[str, Any]) -> str:
+    """model_card.md, from model.json's content."""
+    data, run = card["data"], card["run"]
+    parts = [
+        f"# {card['kind'].capitalize()} for {data['dataset']}" + (f": {card['task']['name']}" if card["task"] else ""),
+        f"**{card['intended_use']}**",
+        *([_task(card)] if card["task"] else []),
+        _functions(card),
+        *([_channels(card["preprocessor"])] if card["preprocessor"] else []),
+        "## Data\n\n"
+        f"Dataset {data['dataset']}. SHA-256 of the cohort file: `{data['cohort_checksum']}`; "
+        f"of its sources: `{data['source_checksum'] or 'unknown'}`. No patient data is part of this folder.",
+        "## Training\n\n"
+        f"{run['step']} steps, budget {run['budget']}, seed {run['seed']}, ncl_tf {card['code_version']}, "
+        + ", ".join(f"{name} {version}" for name, version in card["versions"].items())
+        + ".\n\n```\n"
+        + "\n".join(f"{name} = {value}" for name, value in card["config"].items())
+        + "\n```",
+        "## Limits\n\n"
+        "It learned from the patients, devices and habits of documentation of the hospitals in its data; elsewhere its "
+        "probabilities can be wrong in ways that the numbers above do not show. Judge it on your own data first.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _task(card: dict[str, Any]) -> str:
+    task, evaluation = card["task"], card["evaluation"]
+    lines = [
+        "## Task and performance",
+        "",
+        f"Each hour: probabilities of {' | '.join(task['classes'])}. Measured on split `{evaluation['question']['split']}` "
+        f"(evaluation `{evaluation['name']}`); intervals: 95 %, stays resampled.",
+        "",
+        "| metric | value | interval |",
+        "|---|---|---|",
+    ]
+    for name, value in evaluation["metrics"].items():
+        low, high = evaluation["intervals"].get(name, (None, None))
+        lines.append(f"| {name} | {value:.4f} | {'' if low is None else f'{low:.4f} to {high:.4f}'} |")
+    return "\n".join(lines)
+
+
+def _functions(card: dict[str, Any]) -> str:
+    windows, values, static = (card["inputs"][name] for name in ("windows", "values", "static"))
+    shape = f"[B, {windows['hours']}, {len(windows['columns'])}]"
+    texts = {
+        "embed": f"prepared `windows` {shape} -> `representations`",
+        "predict": f"prepared `windows` {shape} -> `probabilities`",
+    }
+    if values is not None:
+        rows = f"raw `values` [%s, {len(values)}] and `static` [%s, {len(static)}]"
+        state = f"`state` [B, {HISTORY - 1}, {len(static) + len(values)}]"
+        texts |= {
+            "score_stay": f"{rows % ('T', '1 to T')} of one stay -> `probabilities` of its T hours",
+            "score_stays": f"{rows % ('N', 'N')} of many stays stacked, `lengths` [stays] -> `probabilities` [N, ...]",
+            "score_next": f"{rows % ('B', 'B')} of one hour of B patients and their {state} (all NaN before the first hour) "
+            "-> `probabilities`, new `state`",
+        }
+    lines = [f"- `{name}`: {texts[name]}" for name in card["signatures"]]
+    return "\n".join(
+        ["## Functions", "", "A TensorFlow SavedModel in folder `1`; all numbers float32, `lengths` int32.", "", *lines]
+    )
+
+
+def _channels(preprocessor: dict[str, Any]) -> str:
+    dataset = preprocessor["dataset"]
+    lines = [
+        "## Raw channels",
+        "",
+        "In this order: the columns of `static`, then those of `values`. NaN where not measured. Values outside the range count "
+        "as missing." + (f" {dataset['hour']} rises by one from row to row." if dataset["hour"] else ""),
+        "",
+        "| channel | unit | range or levels | |",
+        "|---|---|---|---|",
+    ]
+    for channel in (Channel(**{**c, "levels": tuple(c["levels"])}) for c in dataset["channels"]):
+        lines.append(f"| {channel.name} | {channel.unit} | {_range(channel)} | {'static' if channel.static else ''} |")
+    return "\n".join(lines)
+
+
+def _range(channel: Channel) -> str:
+    if channel.kind == "categorical":
+        texts = {level: [text for text, code in channel.spellings.items() if code == level] for level in channel.levels}
+        return ", ".join(f"{level:g}" + (f" ({', '.join(t)})" if t else "") for level, t in texts.items())
+    low, high = ("" if bound is None else f"{bound:g}" for bound in (channel.low, channel.high))
+    return f"{low} to {high}" if low or high else "any"

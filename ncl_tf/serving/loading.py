@@ -1,0 +1,160 @@
+"""Exported models in Python: `ncl_tf.load(folder)`."""
+
+import functools
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.data.declaration import Dataset
+from ncl_tf.data.preprocessing import Preprocessor
+from ncl_tf.data.stays import Stays, rows_on_grid
+from ncl_tf.errors import InputError
+from ncl_tf.serving.rows import RawRows, floats
+
+MAJOR = 1  # of the format version, which `ncl_tf.serving.card` writes
+
+
+def read_card(folder: pathlib.Path) -> dict[str, Any]:
+    """model.json of an export, if it is one that this ncl_tf can use."""
+    try:
+        card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        version = card["format_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder}: not an exported model: no model.json with a format version. bin/export writes exports, and "
+            "RUN/encoder and RUN/evaluations/NAME/classifier are some"
+        ) from error
+    if str(version).split(".")[0] != str(MAJOR):
+        raise InputError(
+            f"{folder}: format version {version}; this ncl_tf loads {MAJOR}.x, so use the one that wrote it"
+        )
+    return card
+
+
+class Model:
+    """An exported encoder or classifier.
+
+    Attributes:
+        card: the content of model.json.
+        preprocessor: of the raw channels; None if the training cohort had none.
+    """
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self.folder = pathlib.Path(folder)
+        self.card = read_card(self.folder)
+        saved = self.card["preprocessor"]
+        self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
+        versions = [path for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir()]
+        try:
+            self._functions = tf.saved_model.load(max(versions, key=lambda path: int(path.name)))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{self.folder}: no whole SavedModel in a folder named by a number") from error
+
+    def __repr__(self) -> str:
+        task = f", {self.card['task']['name']}" if self.card["task"] else ""
+        return f"<{self.card['kind']} of {self.card['data']['dataset']}{task}: {', '.join(self.card['signatures'])}>"
+
+    def embed(self, windows: Any) -> np.ndarray:
+        """Prepared windows [B, 48, C] -> representations [B, size]."""
+        return self.call("embed", self._checked(windows))["representations"].numpy()
+
+    def predict(self, windows: Any) -> np.ndarray:
+        """Prepared windows [B, 48, C] -> class probabilities [B, K]."""
+        return self.call("predict", self._checked(windows))["probabilities"].numpy()
+
+    def score(self, rows: Any, static: Any = None) -> np.ndarray:
+        """Class probabilities [T, K] for every row of one stay.
+
+        Args:
+            rows: a DataFrame with a column for each channel, static ones included, in any order and among others; or an
+                array [T, D] of the channels `card["inputs"]["values"]`. NaN where not measured. Hours rise from row to row;
+                those left out count as hours without measurement.
+            static: with an array, the static values: [S] in the order of `card["inputs"]["static"]`, or by name; [T, S]
+                where they become known later.
+        """
+        values = self.rows.from_frame(rows) if hasattr(rows, "columns") else self.rows.from_arrays(rows, static)
+        hours, lengths = self.rows.hours(values), np.array([len(values)])
+        stays = Stays.from_rows(np.array(["the stay"]), lengths, hours, values, np.empty((len(values), 0), np.float32))
+        if self.rows.hour is not None:
+            stays.fill_hours(self.rows.hour)
+        return self.score_stays(stays)[rows_on_grid(lengths, hours)]
+
+    def score_stays(self, stays: Stays) -> np.ndarray:
+        """Class probabilities [hours, K] for every hour of many stays: the fastest way."""
+        values, static = np.ascontiguousarray(stays.values), self.rows.static
+        lengths = stays.lengths.astype(np.int32)
+        return self.call("score_stays", values[:, static:], values[:, :static], lengths)["probabilities"].numpy()
+
+    def stream(self, static: Any = None, state: Any = None) -> "Stream":
+        """Follows one patient hour by hour; `static` as in `score`, `state` that of a stream which goes on here."""
+        return Stream(self, static, state)
+
+    @property
+    def dataset(self) -> Dataset:
+        """The declaration of the raw channels."""
+        if "score_stays" not in self.card["signatures"]:
+            raise InputError(f"{self.folder}: takes no raw values; it has {', '.join(self.card['signatures'])}")
+        return self.preprocessor.dataset
+
+    @functools.cached_property
+    def rows(self) -> RawRows:
+        """What makes raw rows for this model."""
+        return RawRows(self.dataset)
+
+    def call(self, name: str, *arguments: np.ndarray) -> dict[str, tf.Tensor]:
+        """A function of the SavedModel, by its name, with arrays or tensors as it takes them."""
+        if name not in self.card["signatures"]:
+            raise InputError(f"{self.folder}: has no {name!r}; it has {', '.join(self.card['signatures'])}")
+        try:
+            return getattr(self._functions, name)(*(tf.convert_to_tensor(argument) for argument in arguments))
+        except tf.errors.InvalidArgumentError as error:
+            refused = re.search(r"assertion failed: \[(.*?)\]", str(error), re.DOTALL)
+            if refused is None:
+                raise
+            raise InputError(refused[1]) from error  # by the graph's own checks
+
+    def _checked(self, windows: Any) -> Any:
+        hours, columns = self.card["inputs"]["windows"].values()
+        shape = np.shape(windows)
+        if len(shape) != 3 or shape[1:] != (hours, len(columns)):
+            expected = f"[samples, {hours}, {len(columns)}]: {', '.join(columns)}"
+            raise InputError(f"the windows have shape {list(shape)}; expected are {expected}")
+        return windows if tf.is_tensor(windows) else floats(windows, "the windows")
+
+
+class Stream:
+    """One patient, hour by hour.
+
+    Attributes:
+        state: [1, 47, R] float32, all that is remembered; `model.stream(state=...)` goes on from it.
+    """
+
+    def __init__(self, model: Model, static: Any, state: Any) -> None:
+        hours = model.card["inputs"]["windows"]["hours"]
+        empty = np.full((1, hours - 1, len(model.rows.names)), np.nan, np.float32)
+        self.state = empty if state is None else floats(state, "the state")
+        if self.state.shape != empty.shape:
+            raise InputError(f"the state has shape {list(self.state.shape)}; expected is {list(empty.shape)}")
+        self._model, self._static = model, model.rows.static_rows(static, 1)
+
+    def next(self, row: Any) -> np.ndarray:
+        """Class probabilities [K] of the next hour.
+
+        Args:
+            row: the hour's values by name, those left out being not measured, or an array [D] as in `Model.score`.
+        """
+        rows = self._model.rows
+        if isinstance(row, Mapping):
+            raw = rows.from_names(row)[None]
+            raw[:, : rows.static] = np.where(np.isnan(raw[:, : rows.static]), self._static, raw[:, : rows.static])
+        else:
+            raw = rows.from_arrays(floats(row, "the values")[None], self._static)
+        called = self._model.call("score_next", raw[:, rows.static :], raw[:, : rows.static], self.state)
+        self.state = called["state"].numpy()
+        return called["probabilities"].numpy()[0]

@@ -1,0 +1,124 @@
+"""The functions of an exported model, as TensorFlow graphs: from prepared windows, from raw stays, and hour by hour.
+
+The state that follows a patient is a plain tensor [HISTORY - 1, R]: the last 47 hours of raw values, forward filled, NaN where
+nothing is known yet. An hour before the stay and one in which nothing is known prepare to the same zeros, so the empty state
+is all NaN and needs no count of hours.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.data.windows import HISTORY
+from ncl_tf.encoders import Encoder
+from ncl_tf.methods.supervised import Classifier
+from ncl_tf.serving.raw import RawPreprocessor
+
+Outputs = dict[str, tf.Tensor]
+Specs = list[tf.TensorSpec]
+
+
+class EncoderFunctions:
+    """embed: prepared windows [B, 48, C] -> representations [B, size]."""
+
+    def __init__(self, encoder: Encoder, columns: int) -> None:
+        self.encoder = encoder
+        self.windows = tf.TensorSpec([None, HISTORY, columns], tf.float32, name="windows")
+
+    @property
+    def signatures(self) -> dict[str, Specs]:
+        """Name of each function and what it takes."""
+        return {"embed": [self.windows]}
+
+    def embed(self, windows: tf.Tensor) -> Outputs:
+        """Representations [B, size] of prepared windows."""
+        return {"representations": self.encoder(windows)}
+
+
+class ClassifierFunctions(EncoderFunctions):
+    """`embed`, `predict` from prepared windows and, where there is a preprocessor, the functions of raw values.
+
+    Args:
+        classifier: of prepared windows.
+        columns: C, of a prepared window.
+        raw: prepares raw values: D dynamic and S static channels, R = S + D.
+    """
+
+    def __init__(self, classifier: Classifier, columns: int, raw: RawPreprocessor | None) -> None:
+        super().__init__(classifier.encoder, columns)
+        self.classifier, self.raw = classifier, raw
+
+    @property
+    def signatures(self) -> dict[str, Specs]:
+        """Name of each function and what it takes; the first one is the server's default."""
+        prepared = {**super().signatures, "predict": [self.windows]}
+        if self.raw is None:
+            return prepared
+        channels, static = len(self.raw.channels), self.raw.static
+        rows = [
+            tf.TensorSpec([None, channels - static], tf.float32, name="values"),
+            tf.TensorSpec([None, static], tf.float32, name="static"),
+        ]
+        lengths = tf.TensorSpec([None], tf.int32, name="lengths")
+        state = tf.TensorSpec([None, HISTORY - 1, channels], tf.float32, name="state")
+        return {"score_stay": rows, "score_stays": [*rows, lengths], "score_next": [*rows, state], **prepared}
+
+    def predict(self, windows: tf.Tensor) -> Outputs:
+        """Class probabilities [B, K] of prepared windows."""
+        return {"probabilities": self.classifier(windows)}
+
+    def score_stay(self, values: tf.Tensor, static: tf.Tensor) -> Outputs:
+        """Probabilities for every hour of one stay.
+
+        Args:
+            values: [T, D] raw, NaN where not measured.
+            static: [H, S] raw, one row for what was known at admission, or up to T for what became known later.
+
+        Returns:
+            probabilities [T, K].
+        """
+        hours, given = tf.shape(values)[0], tf.shape(static)[0]
+        tf.debugging.assert_less_equal(given, tf.maximum(hours, 1), "static has more rows than values")
+        missing = tf.maximum(hours - given, 0)
+        static = tf.pad(static[:hours], [[0, missing], [0, 0]], constant_values=np.nan)
+        return self.score_stays(values, static, hours[None])
+
+    def score_stays(self, values: tf.Tensor, static: tf.Tensor, lengths: tf.Tensor) -> Outputs:
+        """Probabilities for every hour of many stays, whose rows are stacked: what `bin/predict` calls.
+
+        Windows of one stay share most of their computation, and many stays fill the machine; so this is much faster than
+        `score_stay` for each, and than `predict` on windows.
+
+        Args:
+            values: [N, D] raw, stay after stay, NaN where not measured.
+            static: [N, S] raw, in each stay's first row or in any of them.
+            lengths: [stays] int32, rows of each stay.
+
+        Returns:
+            probabilities [N, K].
+        """
+        tf.debugging.assert_positive(lengths, "a stay has no rows")
+        tf.debugging.assert_equal(
+            tf.reduce_sum(lengths), tf.shape(values)[0], "lengths do not sum to the rows of values"
+        )
+        rows = tf.concat([static, values], axis=1)
+        hour = tf.range(tf.shape(rows)[0]) - tf.repeat(tf.cumsum(lengths, exclusive=True), lengths)
+        self.raw.check(rows, tf.where(hour[:, None] == 0, np.nan, tf.roll(rows, 1, axis=0)))
+        prepared = self.raw.prepare(self.raw.fill(rows, hour))
+        return {"probabilities": self.classifier.head(self.encoder.stays(prepared, hour))}
+
+    def score_next(self, values: tf.Tensor, static: tf.Tensor, state: tf.Tensor) -> Outputs:
+        """Probabilities for one more hour of each of B patients, and the state to hand over next time.
+
+        Args:
+            values: [B, D] raw, NaN where not measured.
+            static: [B, S] raw; NaN where unchanged.
+            state: [B, 47, R] what was returned an hour ago; all NaN at the first hour.
+
+        Returns:
+            probabilities [B, K], state [B, 47, R].
+        """
+        row = tf.concat([static, values], axis=1)
+        self.raw.check(row, state[:, -1])
+        filled = tf.where(tf.math.is_nan(row), state[:, -1], row)
+        rows = tf.concat([state, filled[:, None]], axis=1)
+        return {"probabilities": self.classifier(self.raw.prepare(rows)), "state": rows[:, 1:]}

@@ -1,0 +1,94 @@
+"""A run that was trained for a moment, judged and exported, and a place without this project to load it in."""
+
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gin
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+
+import ncl_tf
+from ncl_tf import config, runs, training
+from ncl_tf.evaluation import evaluate
+from ncl_tf.serving.loading import Model
+
+# What hospitals have: nothing of this project, nor of what it is made with.
+WITHOUT = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"ncl_tf", "data_prep", "tcn", "gin", "h5py", "pandas", "pyarrow", "sklearn"}:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+class Exported(NamedTuple):
+    """A run and its classifier.
+
+    Attributes:
+        run: its directory.
+        folder: of the export.
+        predictions: of bin/evaluate for every hour of the test split, [hours, classes], by stay.
+    """
+
+    run: pathlib.Path
+    folder: pathlib.Path
+    predictions: dict
+
+
+@pytest.fixture(scope="session")
+def export() -> Callable[..., Exported]:
+    """Trains NCL(n_w) on a cohort with the given macros, judges it by an MLP head of one epoch and exports it."""
+
+    def export(cohort: pathlib.Path, run: pathlib.Path, **macros: object) -> Exported:
+        params = {"cohort": str(cohort), "jit_compile": False, "train.highest_rate": 0.01} | macros
+        config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+        training.train(runs.Run(run))
+        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.max_epochs = 1", "protocol.mlp_rate = 0.01"))
+        gin.clear_config()
+        frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
+        classes = ["probability_0", "probability_1"]
+        predictions = {stay: part[classes].to_numpy() for stay, part in frame.groupby("stay", sort=False)}
+        return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions)
+
+    return export
+
+
+@pytest.fixture(scope="session")
+def exported(
+    export: Callable[..., Exported], ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> Exported:
+    """A small model of the simulated ward."""
+    run = tmp_path_factory.mktemp("exports") / "run"
+    tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
+    sizes = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
+    exported = export(ward_cohort, run, **sizes, **{"encoder.filters": 8})
+    tf.config.run_functions_eagerly(False)
+    return exported
+
+
+@pytest.fixture(scope="session")
+def model(exported: Exported) -> Model:
+    """The classifier, loaded."""
+    return ncl_tf.load(exported.folder)
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Runs Python code where TensorFlow and numpy are all there is; gives what it prints."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+
+    def run(code: str, *arguments: object) -> str:
+        command = [sys.executable, "-I", "-c", WITHOUT + code, *map(str, arguments)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -1,0 +1,167 @@
+"""bin/export and bin/predict, as users run them."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from data_prep import raw
+from ncl_tf.data import Cohort
+from ncl_tf.errors import InputError
+from ncl_tf.serving import predict
+
+HEADER = "PredictedProbability|PredictedLabel"
+
+
+@pytest.fixture(scope="module")
+def copied(exported, run, tmp_path_factory) -> pathlib.Path:
+    """The model as bin/export wrote it."""
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    done = run("bin/export", f"--run_dir={exported.run}", f"--output={folder}")
+    assert done.returncode == 0, done.stderr
+    assert "the classifier of" in done.stdout
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stays(ward, exported, tmp_path_factory) -> pathlib.Path:
+    """The files of the test split; in one of them, HR is 400 twice and Temp 20 once."""
+    folder = tmp_path_factory.mktemp("stays")
+    for stay in exported.predictions:
+        shutil.copy(ward / f"{stay}.psv", folder)
+    first = sorted(folder.iterdir())[0]
+    header, *rows = first.read_text().splitlines()
+    changed = [row.split("|") for row in rows]
+    changed[-2][0] = changed[-1][0] = "400"
+    changed[-1][2] = "20"
+    first.write_text("\n".join([header, *("|".join(row) for row in changed), ""]))
+    return folder
+
+
+def test_psv_in_psv_out(copied, stays, exported, model, run, tmp_path):
+    done = run("bin/predict", f"--model={copied}", f"--input={stays}", f"--output={tmp_path / 'out'}")
+    assert done.returncode == 0, done.stderr
+    changed = sorted(stays.iterdir())[0].stem
+    hours = sum(map(len, exported.predictions.values()))
+    assert f"written: {len(exported.predictions)} stays, {hours:,} hours" in done.stdout
+    assert "HR: 2 values outside the plausible range, treated as missing" in done.stdout
+    assert "Temp: 1 values outside" in done.stdout
+    written = sorted((tmp_path / "out").iterdir())
+    assert [path.name for path in written] == sorted(f"{stay}.psv" for stay in exported.predictions)
+    for path in written:
+        header, *lines = path.read_text().splitlines()
+        assert header == HEADER
+        cells = np.array([line.split("|") for line in lines], float)
+        expected = exported.predictions[path.stem]
+        assert len(cells) == len(expected)
+        same = slice(0, -2 if path.stem == changed else None)
+        np.testing.assert_allclose(cells[same, 0], expected[same, 1], rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(cells[:, 1], cells[:, 0] > 0.5)
+
+
+def write_table(ward: pathlib.Path, names: list[str], path: pathlib.Path) -> None:
+    """The ward's files as one table, rows in no order and one hour of the first stay left out."""
+    lines = [line for name in names for line in rows_of(ward, name)]
+    del lines[3]
+    order = np.random.default_rng(1).permutation(len(lines))
+    header = (ward / f"{names[0]}.psv").read_text().split("\n", 1)[0]
+    text = [f"patient,{header.replace('|', ',')}", *(lines[row] for row in order), ""]
+    path.write_text("\n".join(text))
+
+
+def rows_of(ward: pathlib.Path, name: str) -> list[str]:
+    rows = (ward / f"{name}.psv").read_text().splitlines()[1:]
+    return [f"{name},{row.replace('|', ',')}" for row in rows]
+
+
+def test_table_in_parquet_out(copied, ward, exported, model, run, tmp_path):
+    names = sorted(exported.predictions)[:6]
+    write_table(ward, names, tmp_path / "hourly.csv")
+    flags = [f"--model={copied}", f"--input={tmp_path / 'hourly.csv'}", "--stay=patient", "--format=parquet"]
+    done = run("bin/predict", *flags, f"--output={tmp_path / 'out'}")
+    assert done.returncode == 0, done.stderr
+    frame = pyarrow.parquet.read_table(tmp_path / "out/predictions.parquet").to_pandas()
+    assert list(frame.columns) == ["stay", "hour", "probability_0", "probability_1"]
+    assert list(frame["stay"].unique()) == names
+    for name, part in frame.groupby("stay"):
+        hours = [int(float(row.split(",")[40])) for row in rows_of(ward, name)]
+        if name == names[0]:
+            del hours[3]
+        assert list(part["hour"]) == hours
+        if name != names[0]:
+            np.testing.assert_allclose(part["probability_1"], exported.predictions[name][:, 1], rtol=0, atol=1e-5)
+
+
+def test_a_cohort_is_scored_as_evaluated(model, exported, ward_cohort, tmp_path):
+    hours = []
+    scores = predict.score_cohort(model, Cohort(ward_cohort), "test", hours.append)
+    np.testing.assert_allclose(
+        scores.probabilities, np.concatenate(list(exported.predictions.values())), rtol=0, atol=1e-5
+    )
+    assert list(scores.names) == list(exported.predictions)
+    assert sum(hours) == len(scores.hours)
+    predict.write(tmp_path / "out", scores, "csv")
+    assert (tmp_path / "out/predictions.csv").read_text().startswith('"stay","hour","probability_0","probability_1"\n')
+
+
+def test_a_cohort_with_other_statistics_is_refused(model, mimic_ward_cohort):
+    with pytest.raises(InputError, match="prepared with other channels or statistics"):
+        predict.score_cohort(model, Cohort(mimic_ward_cohort), "test", lambda hours: None)
+
+
+def test_files_without_labels_are_read(model, stays, tmp_path):
+    """The challenge hides the last column from those who predict."""
+    path = sorted(stays.iterdir())[1]
+    lines = [line.rsplit("|", 1)[0] for line in path.read_text().splitlines()]
+    (tmp_path / path.name).write_text("\n".join([*lines, ""]))
+    (_, with_labels), (_, without) = (raw.psv_stays([p], model.dataset) for p in (path, tmp_path / path.name))
+    one, other = next(with_labels), next(without)
+    np.testing.assert_array_equal(one.stays.values, other.stays.values)
+    assert other.stays.lengths.tolist() == [len(lines) - 1]
+
+
+def test_many_hours_are_scored_in_batches_of_whole_stays(model, stays, monkeypatch):
+    _, parts = raw.psv_stays([stays], model.dataset)
+    part = next(parts)
+    expected = predict.score_raw(model, *part).probabilities
+    monkeypatch.setattr(predict, "BATCH", 100)
+    np.testing.assert_allclose(predict.score_raw(model, *part).probabilities, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda cells: cells.__setitem__(0, "inf"), "line 3, column HR: 'inf' is not a number, or NaN"),
+        (lambda cells: cells.__setitem__(35, "2"), "line 3, column Gender: '2' is not one of 0, 1, or NaN"),
+        (lambda cells: cells.__setitem__(39, "1"), "line 3, column ICULOS: 1 follows"),
+        (lambda cells: cells.pop(), "line 3: 40 cells, expected 41"),
+    ],
+)
+def test_a_bad_file_is_told_with_its_place(model, stays, tmp_path, change, message):
+    path = sorted(stays.iterdir())[1]
+    lines = path.read_text().splitlines()
+    cells = lines[2].split("|")
+    change(cells)
+    lines[2] = "|".join(cells)
+    (tmp_path / path.name).write_text("\n".join([*lines, ""]))
+    with pytest.raises(InputError, match=message):
+        list(raw.psv_stays([tmp_path], model.dataset)[1])
+
+
+def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_cohort, tmp_path):
+    (tmp_path / "hourly.csv").write_text("stay,hour,HR\n1,0,80\n")
+    with pytest.raises(InputError, match="no column 'ICULOS', which the model wants; it has stay, hour, HR"):
+        raw.read([tmp_path / "hourly.csv"], model.dataset, "stay", None)
+    with pytest.raises(InputError, match="a table or a cohort is scored alone"):
+        raw.read([tmp_path / "hourly.csv", stays], model.dataset, "stay", None)
+    with pytest.raises(InputError, match="channels that the challenge's .psv files do not have: Height, Hours"):
+        raw.read([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)
+    bins = predict.Scores(np.array(["a"]), np.array([1]), np.array([0]), np.full((1, 10), 0.1))
+    with pytest.raises(InputError, match="for binary tasks; choose csv or parquet"):
+        predict.write(tmp_path / "out", bins, "psv")
+    odd = predict.Scores(np.array(["../a"]), np.array([1]), np.array([0]), np.full((1, 2), 0.5))
+    with pytest.raises(InputError, match="stay '../a' cannot name a file"):
+        predict.write(tmp_path / "out", odd, "psv")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,148 @@
+"""`ncl_tf.load`: scores by name and by array, streams, and refusals that say what was expected."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ncl_tf
+from ncl_tf.errors import InputError
+
+HOUR = 0  # position of ICULOS among the values
+STATIC = {"Age": 61, "Gender": 1, "HospAdmTime": -3}
+
+
+def make_stay(hours: int, seed: int = 1, first_hour: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Values [hours, 35], two thirds of them missing and some implausible, and static values [5]."""
+    random = np.random.default_rng(seed)
+    values = random.normal(70, 60, size=(hours, 35)).astype(np.float32)
+    values[random.random(values.shape) < 0.67] = np.nan
+    values[:, HOUR] = np.arange(first_hour, first_hour + hours)
+    return values, np.array([1, np.nan, np.nan, 61, -3], np.float32)
+
+
+@pytest.mark.parametrize("hours", [1, 2, 47, 48, 49, 120])
+def test_streaming_equals_batch(model, hours):
+    values, static = make_stay(hours)
+    expected = model.score(values, static)
+    stream = model.stream(STATIC)
+    np.testing.assert_allclose([stream.next(row) for row in values], expected, rtol=0, atol=1e-6)
+    assert np.ptp(expected) > 0
+    assert stream.state.shape == (1, 47, 40)
+
+
+def test_a_stream_goes_on_from_its_state(model):
+    values, static = make_stay(60)
+    stream = model.stream(static)
+    for row in values[:50]:
+        stream.next(row)
+    other = model.stream(state=json.loads(json.dumps(stream.state.tolist())))  # static values are part of it
+    for row in values[50:]:
+        np.testing.assert_array_equal(other.next(row), stream.next(row))
+
+
+def test_static_values_may_become_known_later(model):
+    values, static = make_stay(10)
+    late = np.full((10, 5), np.nan, np.float32)
+    late[4] = static
+    scores = model.score(values, late)
+    np.testing.assert_allclose(scores[:4], model.score(values[:4]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores[4:], model.score(values, static)[4:], rtol=0, atol=1e-6)
+    stream = model.stream()
+    rows = [dict(zip(model.rows.value_names, row.tolist(), strict=True)) for row in values]
+    rows[4] |= STATIC
+    np.testing.assert_allclose([stream.next(row) for row in rows], scores, rtol=0, atol=1e-6)
+
+
+def test_a_data_frame_goes_by_names(model):
+    values, static = make_stay(20)
+    frame = pd.DataFrame(values, columns=model.rows.value_names).assign(**STATIC, Unit1=None, Unit2=np.nan, comment="x")
+    shuffled = frame[sorted(frame.columns, reverse=True)].astype({"Gender": "Int64", "HR": "object"})
+    np.testing.assert_array_equal(model.score(shuffled), model.score(values, static))
+
+
+def test_hours_left_out_are_hours_without_measurement(model):
+    values, static = make_stay(12)
+    values[5:8, 1:] = np.nan
+    rows = [0, 1, 2, 3, 4, 8, 9, 10, 11]
+    np.testing.assert_array_equal(model.score(values[rows], static), model.score(values, static)[rows])
+
+
+def with_cell(row: int, column: int, value: float) -> np.ndarray:
+    values, _ = make_stay(5)
+    values[row, column] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("values", "static", "message"),
+    [
+        (np.zeros((3, 34)), None, r"shape \[3, 34\]; expected are \[hours, 35\]: ICULOS, HR, O2Sat"),
+        (np.zeros(35), None, r"shape \[35\]; expected are \[hours, 35\]"),
+        (np.zeros((0, 35)), None, "no rows"),
+        (make_stay(3)[0], [1, 2, 3], r"static values have shape \[3\]; expected are \[5\] or \[3, 5\]: Gender, Unit1"),
+        (make_stay(3)[0], {"Sex": 1}, "no channel 'Sex'; expected are Gender"),
+        (make_stay(3)[0], {"Gender": "f"}, "channel Gender: 'f' is not one of 0, 1"),
+        (with_cell(3, 1, np.inf), None, "row 3, ICULOS 4, channel HR: inf is not a finite number"),
+        (with_cell(2, HOUR, 2), None, "row 2, channel ICULOS: 2 follows 2; hours must rise"),
+        (with_cell(2, HOUR, 1.5), None, "row 2, channel ICULOS: 1.5 is not a whole hour"),
+        (with_cell(2, HOUR, np.nan), None, "row 2, channel ICULOS: nan is not a whole hour"),
+        (with_cell(4, HOUR, 1e6), None, "hours 1 to 1000000; a stay has at most 100000 hours"),
+        (make_stay(3)[0], [2, 0, 1, 60, -1], "channel Gender: 2 is not one of 0, 1"),
+        ([["a"] * 35], None, "the values are not an array of numbers"),
+    ],
+)
+def test_a_bad_stay_is_refused(model, values, static, message):
+    with pytest.raises(InputError, match=message):
+        model.score(values, static)
+
+
+def test_a_bad_hour_of_a_stream_is_refused_and_changes_nothing(model):
+    values, static = make_stay(4)
+    stream = model.stream(static)
+    stream.next(values[0])
+    before = stream.state
+    for row, message in (
+        (values[0], "ICULOS 1, channel ICULOS: 1 is not a whole hour, one after the hour of the row before"),
+        (values[2], "channel ICULOS: 3 is not a whole hour, one after"),
+        ({"ICULOS": 2, "Heart rate": 80}, "no channel 'Heart rate'; expected are"),
+        ({"ICULOS": 2, "HR": float("inf")}, "channel HR: 'inf' is not a number"),
+        (values[1][:-1], r"expected are \[hours, 35\]"),
+    ):
+        with pytest.raises(InputError, match=message):
+            stream.next(row)
+    assert stream.state is before
+    np.testing.assert_allclose(stream.next(values[1]), model.score(values[:2], static)[1], rtol=0, atol=1e-6)
+    with pytest.raises(InputError, match=r"state has shape \[47, 40\]; expected is \[1, 47, 40\]"):
+        model.stream(state=np.zeros((47, 40)))
+
+
+def test_windows_of_another_shape_are_refused(model):
+    with pytest.raises(InputError, match=r"shape \[2, 24, 40\]; expected are \[samples, 48, 40\]: Gender"):
+        model.predict(np.zeros((2, 24, 40)))
+
+
+def test_other_folders_are_refused(exported, tmp_path):
+    for folder in (tmp_path / "none", tmp_path, exported.run):
+        with pytest.raises(InputError, match="not an exported model"):
+            ncl_tf.load(folder)
+    other = shutil.copytree(exported.folder, tmp_path / "other")
+    card = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(card | {"format_version": "1.7"}))
+    assert ncl_tf.load(other).card["format_version"] == "1.7"
+    (other / "model.json").write_text(json.dumps(card | {"format_version": "2.0"}))
+    with pytest.raises(InputError, match=r"format version 2.0; this ncl_tf loads 1.x"):
+        ncl_tf.load(other)
+    (other / "model.json").write_text(json.dumps(card))
+    shutil.rmtree(other / "1")
+    with pytest.raises(InputError, match="no whole SavedModel"):
+        ncl_tf.load(other)
+
+
+def test_importing_ncl_tf_is_light():
+    code = "import sys, ncl_tf; assert not {'tensorflow', 'keras', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

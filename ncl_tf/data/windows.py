@@ -75,6 +75,23 @@ class Windows:
         chosen = tf.data.Dataset.from_tensor_slices(rows.astype(np.int32)).batch(batch_size)
         return chosen.map(self.gather, num_parallel_calls=2, deterministic=True).prefetch(4)
 
+    def stretch(self, start: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Consecutive hours of the split, for encoders that compute what their windows have in common only once.
+
+        Args:
+            start: row of the first hour, scalar int32.
+            size: number of hours.
+
+        Returns:
+            rows [history - 1 + size, columns], beginning as far before `start` as its window reaches, zero outside the
+            split, and hour [history - 1 + size] int32, since the stay's first of these rows.
+        """
+        rows = tf.range(1 - self.history, size) + start
+        inside = (rows >= 0) & (rows < self.hours)
+        first = tf.gather(self._first_row, tf.clip_by_value(rows, 0, self.hours - 1))
+        hour = tf.minimum(tf.where(inside, rows - first, 0), tf.range(self.history - 1 + size))
+        return tf.gather(self._table, tf.where(inside, rows + 1, 0)), hour
+
 
 def every_window(rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:
     """The window that ends with each hour of whole stays: rows [N, C], hours since the stay's first [N] -> [N, history, C]."""

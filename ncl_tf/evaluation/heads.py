@@ -77,9 +77,14 @@ def embed(
     encoder: Encoder, windows: Windows, batch_size: int = 4096, progress: Callable = lambda batches: batches
 ) -> np.ndarray:
     """Representations of all hours of a split, [hours, size] float32, each computed once, in inference mode."""
-    represent = tf.function(encoder, jit_compile=True)
-    batches = windows.sequential(batch_size)
-    return np.concatenate([represent(batch["window"]).numpy() for batch in progress(batches)])
+    before = windows.history - 1
+
+    @tf.function(jit_compile=True)
+    def represent(start: tf.Tensor) -> tf.Tensor:
+        return encoder.stays(*windows.stretch(start, batch_size), windows.history)[before:]
+
+    starts = progress(range(0, windows.hours, batch_size))
+    return np.concatenate([represent(tf.constant(start)).numpy() for start in starts])[: windows.hours]
 
 
 def predictor(classifier: keras.Model, samples: Samples, batch_size: int = 4096) -> Callable[[], np.ndarray]:

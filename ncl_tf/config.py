@@ -8,9 +8,7 @@ import contextlib
 import difflib
 import functools
 import importlib
-import importlib.util  # noqa: F401 - gin's `include` needs it imported
 import inspect
-import logging
 import pathlib
 import re
 import sys
@@ -35,6 +33,8 @@ EXAMPLE = "--gin_file=gin/quickstart.gin"
 GIN_FOLDER = pathlib.Path(__file__).resolve().parent.parent / "gin"
 for _folder in (GIN_FOLDER, GIN_FOLDER.parent):
     gin.add_config_file_search_path(str(_folder))
+# gin would look into Python packages, too, and fail where a folder of the user's is named like one of ours, say datasets/.
+del gin.config._FILE_READERS[1:]
 
 
 def typed(function: Callable) -> Callable:
@@ -239,16 +239,24 @@ def fast_or_readable(use_fast: bool):
 def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     """Reads gin files, then single bindings; paths are looked up as given, then below the project's gin/ folder."""
     gin.clear_config()
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)  # gin reports every place where it did not find a file before it finds it
-    try:
-        for file in gin_files:
-            _parse(lambda file=file: gin.parse_config_file(file), file)
-        for param in gin_params:
-            _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
-    finally:
-        logging.disable(before)
-    _check_macros()
+    used = set()
+    for file in gin_files:
+        _parse(lambda file=file: gin.parse_config_file(file), file)
+        used |= _macros()[1]
+    _bind(gin_params)
+    _check_macros(used)
+
+
+def load_again(file: pathlib.Path, gin_params: Sequence[str]) -> None:
+    """Reads the configuration of a run, which was checked when it began, then single bindings."""
+    gin.clear_config()
+    _parse(lambda: gin.parse_config_file(str(file)), str(file))
+    _bind(gin_params)
+
+
+def _bind(gin_params: Sequence[str]) -> None:
+    for param in gin_params:
+        _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
 
 
 def import_modules(names: Sequence[str]) -> None:
@@ -318,12 +326,19 @@ def _suggestion(message: str) -> str:
     return ""
 
 
-def _check_macros() -> None:
-    """Refuses macros that nothing refers to (gin takes any name) and references to macros that nothing sets."""
+def _macros() -> tuple[set[str], set[str]]:
+    """The macros that are set, and those that something refers to."""
     text = "\n".join(line for line in gin.config_str(max_line_length=10**6).splitlines() if not line.startswith("#"))
-    defined = set(re.findall(r"^(\w+) = ", text, re.MULTILINE))
-    referenced = set(re.findall(r"%(\w+)", text))
-    for name in sorted(defined - referenced):
+    return set(re.findall(r"^(\w+) = ", text, re.MULTILINE)), set(re.findall(r"%(\w+)", text))
+
+
+def _check_macros(used: set[str]) -> None:
+    """Refuses macros that nothing refers to (gin takes any name) and references to macros that nothing sets.
+
+    `used` are those that some file refers to, even where a later binding stands in its place.
+    """
+    defined, referenced = _macros()
+    for name in sorted(defined - referenced - used):
         near = difflib.get_close_matches(name, sorted(referenced), n=1)
         used = ", ".join(sorted(referenced)) or f"none: name the file of a method first, such as {EXAMPLE}"
         hint = f"did you mean {near[0]!r}?" if near else f"it uses {used}"

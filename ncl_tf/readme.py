@@ -38,7 +38,7 @@ def benchmarks(results: pathlib.Path) -> str:
     """What `bin/benchmark` measured, a line each."""
     lines = ["| | readable | fast | ratio |", "|---|---|---|---|"]
     machines = set()
-    for name in ("step", "objective", "encoder", "embed", "data", "serve"):
+    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "serve"):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -52,7 +52,12 @@ def benchmarks(results: pathlib.Path) -> str:
 def _benchmark_line(name: str, row: dict[str, Any]) -> str:
     """One measurement as a line of the table; scaling rows, which have no readable form, are left to the JSON."""
     if "readable s" in row:
-        what = {"step": "training step", "objective": "objective with gradient", "encoder": "encoder"}[name]
+        what = {
+            "step": "training step",
+            "objective": "objective with gradient",
+            "encoder": "encoder",
+            "evaluate": "epoch of head training (readable: through the frozen encoder)",
+        }[name]
         cells = [_seconds_and_memory(row, form) for form in ("readable", "fast")]
         return f"| {what}, {row[name]} | {cells[0]} | {cells[1]} | {row['ratio']:.1f} |"
     if "readable windows/s" in row:

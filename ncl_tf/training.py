@@ -117,7 +117,7 @@ def _train(
             run.checkpoint(model, step, best)
             run.save(step=step, wall_seconds=clock.seconds)
     reports = run.reports()
-    outcome = {"stopped_by_budget": not plan.over(step, hours, best), "result": reports[-1]}
+    outcome = {"step": step, "stopped_by_budget": not plan.over(step, hours, best), "result": reports[-1]}
     if best:
         best.give_back()
         run.checkpoint(model, step, best)  # now with the weights that the run ends with

@@ -66,6 +66,7 @@ def test_unknown_and_missing_macros_are_told() -> None:
     assert refusal("paper/physionet2019/scl.gin", params=(COHORT, "window = 3")).startswith(
         "this configuration uses no macro 'window'; it uses alpha, batch_size, "
     )
+    config.load([CL], [COHORT, "train.steps = 3"])  # a binding in the place of a macro's leaves the macro without use
     assert refusal(CL) == "macro 'cohort' is not set; add --gin_param=\"cohort = 'path/to/file.h5'\""
     assert refusal("datasets/physionet2019.gin", "methods/n_w.gin", params=(COHORT, "window = 3")) == (
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
@@ -90,6 +91,8 @@ def test_files_are_found_here_before_in_the_projects_folder(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capfd
 ) -> None:
     (tmp_path / "mine.gin").write_text("include 'paper/physionet2019/ncl_w.gin'\nalpha = 0.7  # mine\n")
+    (tmp_path / "datasets").mkdir()  # named like one of ours
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     config.load(["mine.gin"], [COHORT, "window = 3"])
     assert (config.macro("alpha"), config.macro("window")) == (0.7, 3)

@@ -96,9 +96,9 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
             f"{folder}: the training has not finished (step {run.record['step']}), so there is no encoder; "
             "start the same bin/train command again"
         )
-    config.load([str(folder / "config.gin")], [])
+    config.load_again(folder / "config.gin", [])
     trained = config.bindings(gin.config_str())
-    config.load([str(folder / "config.gin")], gin_params)
+    config.load_again(folder / "config.gin", gin_params)
     for name, value in config.bindings(gin.config_str()).items():
         if value != trained.get(name) and not name.startswith("protocol."):
             raise InputError(

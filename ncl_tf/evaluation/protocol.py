@@ -278,5 +278,5 @@ def _check_classes(classes: np.ndarray, task: Task, split: str) -> None:
     present = np.unique(classes)
     if len(present) < 2:
         raise InputError(
-            f"task {task.name!r}: the labelled hours of split {split!r} have only class {list(present)}; two are needed"
+            f"task {task.name!r}: the labelled hours of split {split!r} have only class {present.tolist()}; two are needed"
         )

@@ -1,0 +1,368 @@
+"""Judging runs: what is written and that it is true, that nothing leaks from the test split, and what is refused."""
+
+import json
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+import gin
+import h5py
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+from sklearn.metrics import average_precision_score, cohen_kappa_score, roc_auc_score
+
+from ncl_tf import config, runs, training
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.windows import Windows
+from ncl_tf.errors import InputError
+from ncl_tf.evaluation.evaluate import Question, evaluate, load_run
+
+TINY = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (24,),
+    "encoder.filters": 8,
+    "batch_size": 256,
+    "queue_size": 512,
+    "steps": 2,
+    "report_every": 1,
+    "max_epochs": 3,
+    "protocol.batch_size": 256,
+    "protocol.linear_rate": 1e-2,
+    "protocol.mlp_rate": 1e-2,
+    "protocol.fine_tune_rate": 1e-3,
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def eager() -> Iterator[None]:
+    """Without graphs: tracing one costs more than a few steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+    gin.clear_config()
+
+
+def trained(folder: pathlib.Path, method: str, data: pathlib.Path, **macros) -> pathlib.Path:
+    params = TINY | {"cohort": str(data)} | macros
+    config.load([f"paper/{method}.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+    training.train(runs.Run(folder))
+    return folder
+
+
+def trained_end_to_end(folder: pathlib.Path, data: pathlib.Path) -> pathlib.Path:
+    tf.config.run_functions_eagerly(False)  # its epochs are long enough for a graph to pay
+    try:
+        return trained(folder, "physionet2019/end_to_end", data, head="linear", rate=1e-2)
+    finally:
+        tf.config.run_functions_eagerly(True)
+
+
+def adopted(run_dir: pathlib.Path, data: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """A copy of a run that takes a cohort for its own."""
+    shutil.copytree(run_dir, folder, ignore=shutil.ignore_patterns("evaluations"))
+    record = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(record | {"cohort_checksum": Cohort(data).checksum}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ncl_w(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return trained(tmp_path_factory.mktemp("runs") / "ncl_w", "physionet2019/ncl_w", ward_cohort)
+
+
+@pytest.fixture(scope="module")
+def end_to_end(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return trained_end_to_end(tmp_path_factory.mktemp("runs") / "end_to_end", ward_cohort)
+
+
+@pytest.fixture(scope="module")
+def judged(ncl_w: pathlib.Path) -> dict:
+    """A linear head on the frozen encoder of NCL(n_w)."""
+    return evaluate(ncl_w, Question(head="linear"))
+
+
+def predictions(run_dir: pathlib.Path, name: str) -> dict[str, np.ndarray]:
+    table = pyarrow.parquet.read_table(run_dir / "evaluations" / f"{name}.parquet")
+    return {column: table[column].to_numpy() for column in table.column_names}
+
+
+def representations(model: pathlib.Path, data: pathlib.Path) -> np.ndarray:
+    windows = Windows(Cohort(data)["val"]).gather(tf.range(50))["window"]
+    loaded = tf.saved_model.load(model)
+    return loaded.embed(windows)["representations"].numpy()
+
+
+def contents(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# What is written
+
+
+def test_a_frozen_evaluation_is_complete_and_true(ncl_w: pathlib.Path, judged: dict, ward_cohort: pathlib.Path) -> None:
+    assert judged["name"] == "sepsis-linear"
+    written = json.loads((ncl_w / "evaluations" / "sepsis-linear.json").read_text())
+    assert written == json.loads(json.dumps(judged))
+    data, record = Cohort(ward_cohort), runs.Run(ncl_w)
+    record.read()
+    assert written["run"] == {key: record.record[key] for key in written["run"]}
+    assert written["run"]["cohort_checksum"] == data.checksum
+    assert written["config"]["alpha"] == "0.4"
+    assert written["protocol"]["rates"]["linear"] == 1e-2
+    assert written["stopped_by_budget"] is False
+    losses = [epoch["val_loss"] for epoch in written["curve"]]
+    assert written["best_epoch"] == 1 + int(np.argmin(losses))
+    found, labels = predictions(ncl_w, "sepsis-linear"), data["test"].labels[:, 0]
+    np.testing.assert_array_equal(found["label"], labels)
+    np.testing.assert_array_equal(found["stay"], np.repeat(data["test"].stay_names, data["test"].lengths))
+    np.testing.assert_array_equal(found["hour"], data["test"].hour)
+    assert written["metrics"]["auroc"] == pytest.approx(roc_auc_score(labels, found["probability_1"]))
+    assert written["metrics"]["auprc"] == pytest.approx(average_precision_score(labels, found["probability_1"]))
+    classifier = tf.saved_model.load(ncl_w / "evaluations" / "sepsis-linear" / "classifier")
+    windows = Windows(data["test"]).gather(tf.range(60))["window"]
+    probabilities = classifier.predict(windows)["probabilities"]
+    np.testing.assert_allclose(probabilities[:, 1], found["probability_1"][:60], atol=1e-5)
+
+
+def test_frozen_means_frozen_and_fine_tuning_trains_the_encoder_as_long_as_it_may(
+    ncl_w: pathlib.Path, judged: dict, ward_cohort: pathlib.Path
+) -> None:
+    before = contents(ncl_w / "checkpoints") | contents(ncl_w / "encoder")
+    cap = ("protocol.max_minutes = 1e-6",)
+    tuned = evaluate(ncl_w, Question(head="linear", fine_tune=True), gin_params=cap)
+    assert (tuned["stopped_by_budget"], tuned["best_epoch"], len(tuned["curve"])) == (True, 1, 1)
+    assert np.isfinite(list(tuned["curve"][0].values())).all()
+    raw = evaluate(ncl_w, Question(head="linear", features="last_hour", split="val"), gin_params=cap)
+    assert (raw["stopped_by_budget"], len(raw["curve"])) == (False, 3)  # only fine-tuning has a cap
+    assert contents(ncl_w / "checkpoints") | contents(ncl_w / "encoder") == before
+    models = [ncl_w / "evaluations" / f"sepsis-linear{kind}" / "classifier" for kind in ("", "-fine_tuned")]
+    own, frozen, fine_tuned = (representations(model, ward_cohort) for model in (ncl_w / "encoder", *models))
+    np.testing.assert_allclose(frozen, own, atol=1e-6)
+    assert np.abs(fine_tuned - own).max() > 1e-3
+
+
+@pytest.mark.parametrize("features", ["last_hour", "window"])
+def test_raw_features_have_no_classifier_on_an_encoder(ncl_w: pathlib.Path, features: str) -> None:
+    result = evaluate(ncl_w, Question(head="linear", features=features))
+    assert result["name"] == f"sepsis-linear-{features}"
+    assert not (ncl_w / "evaluations" / result["name"]).exists()
+
+
+def test_limited_labels_change_what_is_learnt(ncl_w: pathlib.Path) -> None:
+    asked = [Question(head="linear", features="last_hour", labels=0.5, label_seed=seed) for seed in (1, 2)]
+    results = [evaluate(ncl_w, question) for question in asked]
+    names = [f"sepsis-linear-last_hour-labels_0.5_{seed}" for seed in (1, 2)]
+    assert [result["name"] for result in results] == names
+    assert results[0]["curve"] != results[1]["curve"]
+    again = evaluate(ncl_w, asked[0], overwrite=True)
+    assert again["curve"] == results[0]["curve"]
+
+
+def test_an_autoencoder_that_forecasts_is_judged_like_others(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """It is trained on windows of 96 hours, and judged by those of 48."""
+    run_dir = trained(tmp_path / "run", "physionet2019/seq2seq_ae_forecast", ward_cohort, steps=1)
+    result = evaluate(run_dir, Question(head="linear"))
+    assert 0 <= result["metrics"]["auroc"] <= 1
+    classifier = run_dir / "evaluations" / "sepsis-linear" / "classifier"
+    own = representations(run_dir / "encoder", ward_cohort)
+    np.testing.assert_allclose(representations(classifier, ward_cohort), own, atol=1e-5)
+
+
+def test_every_task_of_the_cohort_from_one_encoder(mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Trained with the labels of one task, judged on the other; hours without a label are predicted, too."""
+    run_dir = trained(tmp_path / "run", "mimic3_benchmark/ncl_y_decompensation", mimic_ward_cohort, steps=1)
+    result = evaluate(run_dir, Question("length_of_stay", "linear"))
+    data = Cohort(mimic_ward_cohort)["test"]
+    found = predictions(run_dir, "length_of_stay-linear")
+    assert len(found["stay"]) == len(data.data)
+    labelled = data.classes[:, 1] >= 0
+    assert np.isnan(found["label"].astype(float)).sum() == np.sum(~labelled) > 0
+    likeliest = np.stack([found[f"probability_{k}"] for k in range(10)]).argmax(0)
+    kappa = cohen_kappa_score(data.classes[labelled, 1], likeliest[labelled], weights="linear", labels=range(10))
+    assert result["metrics"]["kappa"] == pytest.approx(kappa)
+    with pytest.raises(InputError, match="binary tasks, and 'length_of_stay' has 10 classes"):
+        evaluate(run_dir, Question("length_of_stay", "mlp"), psv=tmp_path / "psv")
+    assert not (tmp_path / "psv").exists()
+
+
+# End-to-End
+
+
+def test_end_to_end_is_scored_as_it_is(end_to_end: pathlib.Path, ward_cohort: pathlib.Path) -> None:
+    before = contents(end_to_end)
+    result = evaluate(end_to_end, Question())
+    record, data = runs.Run(end_to_end), Cohort(ward_cohort)
+    record.read()
+    assert result["name"] == "sepsis-linear"
+    assert result["best_epoch"] == record.record["best_epoch"]
+    assert [epoch["val_loss"] for epoch in result["curve"]] == [line["val_loss"] for line in record.reports()]
+    assert {path: path.read_bytes() for path in before} == before
+    _, _, model = load_run(end_to_end, None, ())
+    expected = model(Windows(data["test"]).gather(tf.range(60))["window"])
+    np.testing.assert_allclose(
+        predictions(end_to_end, "sepsis-linear")["probability_1"][:60], expected[:, 1], atol=1e-5
+    )
+    classifier = end_to_end / "evaluations" / "sepsis-linear" / "classifier"
+    own = representations(end_to_end / "encoder", ward_cohort)
+    np.testing.assert_allclose(representations(classifier, ward_cohort), own, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"head": "mlp"}, "--head=mlp, allowed: linear"),
+        ({"task": "mortality"}, "--task=mortality, allowed: sepsis"),
+        ({"fine_tune": True}, "--fine_tune=True, allowed: False"),
+        ({"labels": 0.5}, "--labels=0.5, allowed: 1.0"),
+        ({"features": "last_hour"}, "--features=last_hour, allowed: representation"),
+    ],
+)
+def test_nothing_else_can_be_asked_of_end_to_end(end_to_end: pathlib.Path, asked: dict, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        evaluate(end_to_end, Question(**asked))
+    assert str(error.value) == (f"{end_to_end}: End-to-End has trained its own head, so it is only scored; {message}")
+
+
+def test_the_protocol_has_no_say_in_end_to_end(end_to_end: pathlib.Path) -> None:
+    with pytest.raises(InputError, match="only scored, so --gin_param='protocol.patience = 3' has no meaning"):
+        evaluate(end_to_end, Question(), gin_params=("protocol.patience = 3",))
+
+
+# The test split
+
+
+def test_nothing_leaks_from_the_test_split(
+    ncl_w: pathlib.Path, judged: dict, end_to_end: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """With other test inputs and labels, the same weights and epochs are found; only what is reported differs."""
+    other = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "other.h5"))
+    random = np.random.default_rng(0)
+    with h5py.File(other, "r+") as file:
+        for name in ("data/test", "labels/test"):
+            file[name][:] = random.permutation(file[name][:])
+    twins = adopted(ncl_w, other, tmp_path / "ncl_w"), trained_end_to_end(tmp_path / "end_to_end", other)
+    for run_dir, twin in zip((ncl_w, end_to_end), twins, strict=True):
+        first = judged if run_dir == ncl_w else evaluate(run_dir, Question(), overwrite=True)
+        second = evaluate(twin, Question(head="linear"), cohort=str(other))
+        assert (first["best_epoch"], first["curve"]) == (second["best_epoch"], second["curve"])
+        assert first["metrics"]["auroc"] != second["metrics"]["auroc"]
+        classifiers = [folder / "evaluations" / "sepsis-linear" / "classifier" for folder in (run_dir, twin)]
+        weights = [[np.array(value) for value in tf.saved_model.load(path).variables] for path in classifiers]
+        assert len(weights[0]) == len(weights[1]) > 0
+        for one, same in zip(*weights, strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+# The challenge's form
+
+
+def test_psv_files_carry_every_hour_of_every_test_stay(
+    end_to_end: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    evaluate(end_to_end, Question(), overwrite=True, psv=tmp_path / "deep" / "psv")
+    data = Cohort(ward_cohort)["test"]
+    files = {path.name: path.read_text().splitlines() for path in (tmp_path / "deep" / "psv").iterdir()}
+    assert files.keys() == {f"{stay}.psv" for stay in data.stay_names}
+    found = predictions(end_to_end, "sepsis-linear")
+    for stay, hours in zip(data.stay_names, data.lengths, strict=True):
+        header, *rows = files[f"{stay}.psv"]
+        assert header == "PredictedProbability|PredictedLabel"
+        assert len(rows) == hours
+        probabilities, labels = np.array([row.split("|") for row in rows], float).T
+        assert ((probabilities >= 0) & (probabilities <= 1)).all()
+        np.testing.assert_allclose(probabilities, found["probability_1"][found["stay"] == stay], rtol=1e-5)
+        np.testing.assert_array_equal(labels, probabilities > 0.5)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["psv"]  # nothing partial stays
+
+
+def test_psv_files_never_mix_with_others(end_to_end: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "psv").mkdir()
+    (tmp_path / "psv" / "p000001.psv").write_text("mine")
+    for folder in (tmp_path / "psv", tmp_path / "psv" / "p000001.psv"):
+        with pytest.raises(InputError, match="is not an empty folder; name a new one for --write_psv"):
+            evaluate(end_to_end, Question(), overwrite=True, psv=folder)
+    assert (tmp_path / "psv" / "p000001.psv").read_text() == "mine"
+
+
+# Refused
+
+
+def test_folders_without_an_encoder_are_refused(ncl_w: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InputError, match="no run.json, so not a run directory"):
+        evaluate(tmp_path, Question())
+    run_dir = shutil.copytree(ncl_w, tmp_path / "run")
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps(record | {"status": "started"}))
+    with pytest.raises(InputError, match=r"the training has not finished \(step 2\), so there is no encoder"):
+        evaluate(run_dir, Question())
+    (run_dir / "run.json").write_text(json.dumps(record))
+    (run_dir / "checkpoints" / "step-00000002.npz").unlink()  # the one before must not be taken for it
+    with pytest.raises(InputError, match="no readable checkpoint of step 2, so there is no encoder to judge"):
+        evaluate(run_dir, Question())
+
+
+def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
+    ncl_w: pathlib.Path, ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(InputError, match="42 columns, but the run was trained on 40"):
+        evaluate(ncl_w, Question(), cohort=str(mimic_ward_cohort))
+    copy = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
+    assert load_run(ncl_w, str(copy), ())[1].path == copy
+    with h5py.File(copy, "r+") as file:
+        file["labels/test"][0] = 1 - file["labels/test"][0]
+    with pytest.raises(InputError, match="another cohort than the run's; its SHA-256 is"):
+        evaluate(ncl_w, Question(), cohort=str(copy))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"task": "mortality"}, "no task 'mortality'; this cohort has sepsis"),
+        ({"labels": 0.0}, "the fraction of labels is 0.0; allowed: above 0, up to 1"),
+        ({"labels": 1.5}, "the fraction of labels is 1.5; allowed: above 0, up to 1"),
+        ({"labels": 0.05}, "training stays with a positive hour is no stay at all"),
+        ({"head": "deep"}, "head is 'deep'; allowed: linear, mlp"),
+        ({"features": "all"}, "features is 'all'; allowed: representation, last_hour, window"),
+        ({"split": "holdout"}, "split is 'holdout'; allowed: train, val, test"),
+    ],
+)
+def test_bad_questions_are_refused_and_leave_no_traces(ncl_w: pathlib.Path, asked: dict, message: str) -> None:
+    before = contents(ncl_w)
+    with pytest.raises(InputError) as error:
+        evaluate(ncl_w, Question(**asked))
+    assert message in str(error.value)
+    assert contents(ncl_w) == before
+
+
+def test_an_evaluation_of_that_name_is_kept(ncl_w: pathlib.Path) -> None:
+    question = Question(head="linear", features="last_hour", split="train")
+    path = ncl_w / "evaluations" / "sepsis-linear-last_hour-train.json"
+    evaluate(ncl_w, question)
+    before = contents(ncl_w)
+    with pytest.raises(InputError, match=f"{path.name}: exists already; pass --overwrite to make it anew"):
+        evaluate(ncl_w, question)
+    assert contents(ncl_w) == before
+    evaluate(ncl_w, question, overwrite=True)
+    assert path.read_bytes() != before[path]  # its time of making
+
+
+def test_parameters_of_the_training_cannot_be_changed(ncl_w: pathlib.Path) -> None:
+    with pytest.raises(InputError, match=r"--gin_param sets alpha = 0.9; allowed: bindings of the protocol"):
+        evaluate(ncl_w, Question(), gin_params=("alpha = 0.9",))
+
+
+def test_a_split_of_one_class_is_refused(
+    ncl_w: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    path = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "healthy.h5"))
+    with h5py.File(path, "r+") as file:
+        file["labels/test"][:] = 0
+    run_dir = adopted(ncl_w, path, tmp_path / "run")
+    with pytest.raises(InputError, match=r"the labelled hours of split 'test' have only class \[0\]; two are needed"):
+        evaluate(run_dir, Question(head="linear", features="last_hour"), cohort=str(path))
+    assert not (run_dir / "evaluations").exists()

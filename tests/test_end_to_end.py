@@ -1,0 +1,246 @@
+"""End-to-End through `train`: the best epoch is kept and exported, killed runs end the same, time caps end them well."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import gin
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ncl_tf import config, runs, training
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.errors import InputError
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TINY = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (24,),
+    "encoder.filters": 8,
+}  # a decoder reaches 48 hours
+SUPERVISED = {"protocol.batch_size": 256, "protocol.patience": 2, "rate": 1e-3, "max_minutes": 30}
+FIXED = {"batch_size": 256, "report_every": 4, "steps": 12}
+
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
+
+
+@pytest.fixture(autouse=True)
+def no_configuration_stays() -> Iterator[None]:
+    yield
+    tf.config.run_functions_eagerly(False)
+    gin.clear_config()
+
+
+def params(method: str, data: pathlib.Path, **macros) -> list[str]:
+    chosen = TINY | (SUPERVISED if "end_to_end" in method else FIXED) | {"cohort": str(data)} | macros
+    return [f"{name} = {value!r}" for name, value in chosen.items()]
+
+
+def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet2019/end_to_end", **macros) -> None:
+    config.load([f"paper/{method}.gin"], params(method, data, **macros))
+    with config.plain_errors():
+        training.train(runs.Run(run_dir))
+
+
+def record(run_dir: pathlib.Path) -> dict:
+    return json.loads((run_dir / "run.json").read_text())
+
+
+def reports(run_dir: pathlib.Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def checkpoint(run_dir: pathlib.Path) -> dict[str, np.ndarray]:
+    with np.load(runs.Run(run_dir).checkpoints[-1]) as archive:
+        return dict(archive)
+
+
+def assert_equal_runs(one: pathlib.Path, other: pathlib.Path) -> None:
+    """Bit for bit."""
+    expected, found = checkpoint(one), checkpoint(other)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert value.tobytes() == found[name].tobytes(), name
+    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    kept = ("status", "step", "stopped_by_budget", "result", "best_epoch")
+    assert [record(one).get(name) for name in kept] == [record(other).get(name) for name in kept]
+
+
+@pytest.fixture(scope="module")
+def finished(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    train(run_dir, ward_cohort)
+    return run_dir
+
+
+def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward_cohort: pathlib.Path) -> None:
+    """The loss of the chosen weights on all validation hours, computed here by hand, is the lowest of the curve."""
+    lines, told, data = reports(finished), record(finished), Cohort(ward_cohort)
+    losses = [line["val_loss"] for line in lines]
+    assert 1 < told["best_epoch"] == 1 + int(np.argmin(losses)) < len(losses)
+    assert len(losses) == told["best_epoch"] + 2  # patience
+    assert (told["status"], told["stopped_by_budget"]) == ("finished", False)
+    assert told["result"] == lines[told["best_epoch"] - 1]
+    assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
+    assert {line["learning_rate"] for line in lines} == {float(np.float32(1e-3))}
+    hours = len(data["train"].data)
+    assert [line["step"] for line in lines] == [-(-epoch * hours // 256) for epoch in range(1, len(lines) + 1)]
+
+    config.load([str(finished / "config.gin")], [])
+    model = config.method()(cohort=data, seed=1111, fast=False)
+    model.build((None, HISTORY, len(data.columns)))
+    assert runs.Run(finished).restore(model) == told["step"] == lines[-1]["step"]
+    labels = data["val"].labels[:, 0].astype(int)
+    rows = tf.range(len(labels))
+    windows = Windows(data["val"]).gather(rows)["window"]
+    probabilities = model(windows).numpy()
+    share = data["train"].labels[:, 0].mean()
+    weights = np.array([0.5 / (1 - share), 0.5 / share])
+    by_hand = -weights[labels] * np.log(probabilities[np.arange(len(labels)), labels])
+    assert by_hand.mean() == pytest.approx(min(losses), rel=1e-4)
+    exported = tf.saved_model.load(finished / "encoder")
+    np.testing.assert_allclose(exported.embed(windows[:9])["representations"], model.encoder(windows[:9]), atol=1e-5)
+
+
+def test_a_run_killed_after_the_choice_is_finished(
+    finished: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run_dir = shutil.copytree(finished, tmp_path / "run")
+    shutil.rmtree(run_dir / "encoder")
+    told = record(run_dir)
+    told["status"] = "started"
+    for name in ("stopped_by_budget", "result", "best_epoch"):
+        del told[name]
+    (run_dir / "run.json").write_text(json.dumps(told))
+    train(run_dir, ward_cohort)
+    assert_equal_runs(finished, run_dir)
+    assert (run_dir / "encoder" / "saved_model.pb").exists()
+
+
+# Killed
+
+
+def start(method: str, data: pathlib.Path, run_dir: pathlib.Path) -> subprocess.Popen:
+    """bin/train in a process of its own."""
+    flags = [f"--gin_param={param}" for param in params(method, data)]
+    command = [sys.executable, ROOT / "bin/train", f"--gin_file=gin/paper/{method}.gin", f"--run_dir={run_dir}", *flags]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def test_killed_runs_end_like_those_that_were_left_alone(
+    finished: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
+) -> None:
+    """SIGKILL after a checkpoint, of End-to-End and of an auto-encoder; then the same command again."""
+    whole = {"end_to_end": finished, "seq2seq_ae": tmp_path / "whole"}
+    killed = {method: tmp_path / method for method in whole}
+    processes = {method: start(f"physionet2019/{method}", ward_cohort, killed[method]) for method in whole}
+    for method, process in processes.items():
+        run_dir = killed[method]
+        while not runs.Run(run_dir).checkpoints:
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    train(tmp_path / "whole", ward_cohort, "physionet2019/seq2seq_ae")
+    for method, run_dir in killed.items():
+        first = int(runs.Run(run_dir).checkpoints[-1].stem.split("-")[1])
+        assert 0 < first < record(whole[method])["step"]
+        capfd.readouterr()
+        train(run_dir, ward_cohort, f"physionet2019/{method}")
+        assert f"going on from step {first}" in capfd.readouterr().out
+        assert_equal_runs(whole[method], run_dir)
+        assert record(run_dir)["stopped_by_budget"] is False
+    names = checkpoint(finished)
+    assert {"best/epoch", "best/loss", "adam/iteration"} <= names.keys()
+    weights = [name for name in names if name.startswith("classifier/") and "mean" not in name and "loss" not in name]
+    assert {"best/" + name.replace("/", ".") for name in weights} <= names.keys()
+
+
+# The cap
+
+
+def test_a_cap_cuts_the_epoch_validates_it_and_ends_the_run_well(
+    ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
+) -> None:
+    tf.config.run_functions_eagerly(True)
+    train(tmp_path / "run", ward_cohort, max_minutes=1e-6)
+    told = record(tmp_path / "run")
+    assert (told["status"], told["stopped_by_budget"], told["best_epoch"], told["step"]) == ("finished", True, 1, 1)
+    (line,) = reports(tmp_path / "run")
+    assert np.isfinite(line["val_loss"])
+    assert (tmp_path / "run" / "encoder" / "saved_model.pb").exists()
+    assert "stopped by budget: 1e-06 minutes are over" in capfd.readouterr().out
+
+
+def test_a_cap_ends_an_autoencoder_between_its_reports(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    tf.config.run_functions_eagerly(True)
+    train(tmp_path / "run", ward_cohort, "physionet2019/seq2seq_ae", max_minutes=1e-6)
+    told = record(tmp_path / "run")
+    assert (told["status"], told["stopped_by_budget"], told["step"]) == ("finished", True, 1)
+    assert "best_epoch" not in told
+    assert [line["step"] for line in reports(tmp_path / "run")] == [1]
+
+
+def test_time_counts_from_the_beginning_of_a_run(
+    finished: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A run under a cap that was interrupted before its last epoch, with all its time spent, makes no step more."""
+    run_dir = shutil.copytree(finished, tmp_path / "run")
+    steps = [line["step"] for line in reports(run_dir)]
+    told = record(run_dir)
+    kept = run_dir / "checkpoints" / f"step-{steps[-2]:08d}.npz"
+    (run_dir / "checkpoints" / f"step-{steps[-1]:08d}.npz").unlink()
+    (run_dir / "run.json").write_text(json.dumps(told | {"status": "started", "wall_seconds": 1801.0}))
+    train(run_dir, ward_cohort)
+    again = record(run_dir)
+    assert (again["step"], again["stopped_by_budget"], again["status"]) == (steps[-2], True, "finished")
+    assert [line["step"] for line in reports(run_dir)] == steps[:-1]
+    assert runs.Run(run_dir).checkpoints == [kept]
+
+
+# Refused
+
+
+@pytest.mark.parametrize(
+    ("macro", "value", "message"),
+    [
+        ("head", "deep", "no head 'deep'; allowed: linear, mlp"),
+        ("task", None, "end_to_end.task is None; allowed: str"),
+        ("task", "mortality", "no task 'mortality'; this cohort has sepsis"),
+        ("rate", 0, "rate is 0; allowed: above 0"),
+        ("rate", "1e-5", "end_to_end.rate is '1e-5'; allowed: float"),
+        ("protocol.patience", 0, "patience is 0; allowed: 1 or more"),
+        ("protocol.batch_size", 10**6, "protocol.batch_size is 1000000; allowed: 1 to "),
+        ("max_minutes", 0, "max_minutes is 0; allowed: above 0, or None for no cap"),
+        ("max_minutes", "long", "train.max_minutes is 'long'; allowed: float | None"),
+    ],
+)
+def test_bad_settings_are_refused_and_leave_no_traces(
+    macro: str, value, message: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(InputError) as error:
+        train(tmp_path / "run", ward_cohort, **{macro: value})
+    assert message in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("split", "message"), [("train", "have only class [0]"), ("val", "no hour of split 'val'")])
+def test_labels_that_nothing_can_be_learnt_from(
+    split: str, message: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    path = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "cohort.h5"))
+    with h5py.File(path, "r+") as file:
+        file[f"labels/{split}"][:] = 0 if split == "train" else np.nan
+    with pytest.raises(InputError) as error:
+        train(tmp_path / "run", path)
+    assert message in str(error.value)

@@ -195,6 +195,15 @@ def test_ray_loses_a_worker_and_the_table_comes_out_equal(
     assert tables(output) == tables(grown[0])
 
 
+def test_ray_refuses_what_no_machine_can_give(
+    cluster: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
+) -> None:
+    flags = ["--executor=ray", f"--ray_address={cluster}", "--cpus_per_job=64"]
+    done = run(*command(ward_cohort, tmp_path / "ray", "cl", *flags)[1:])
+    assert done.returncode == 1
+    assert "--cpus_per_job is 64 and --gpus_per_job 0; no machine has as many: 1 CPUs and 0 GPUs, 1 CPUs" in done.stderr
+
+
 def test_bad_requests(ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable) -> None:
     for flags, message in [
         (["--table=physionet"], "no table 'physionet'; choose one of alpha_n_w_mimic3"),

@@ -48,10 +48,10 @@ def export() -> Callable[..., Exported]:
     """Trains NCL(n_w) on a cohort with the given macros, judges it by an MLP head of one epoch and exports it."""
 
     def export(cohort: pathlib.Path, run: pathlib.Path, **macros: object) -> Exported:
-        params = {"cohort": str(cohort), "jit_compile": False, "train.highest_rate": 0.01} | macros
+        params = {"cohort": str(cohort), "jit_compile": False, "max_epochs": 1, "train.highest_rate": 0.01} | macros
         config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
         training.train(runs.Run(run))
-        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.max_epochs = 1", "protocol.mlp_rate = 0.01"))
+        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.mlp_rate = 0.01",))
         gin.clear_config()
         frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
         classes = ["probability_0", "probability_1"]

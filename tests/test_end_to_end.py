@@ -108,7 +108,7 @@ def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward
     weights = np.array([0.5 / (1 - share), 0.5 / share])
     by_hand = -weights[labels] * np.log(probabilities[np.arange(len(labels)), labels])
     assert by_hand.mean() == pytest.approx(min(losses), rel=1e-4)
-    exported = tf.saved_model.load(finished / "encoder")
+    exported = tf.saved_model.load(finished / "encoder" / "1")
     np.testing.assert_allclose(exported.embed(windows[:9])["representations"], model.encoder(windows[:9]), atol=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_a_run_killed_after_the_choice_is_finished(
     (run_dir / "run.json").write_text(json.dumps(told))
     train(run_dir, ward_cohort)
     assert_equal_runs(finished, run_dir)
-    assert (run_dir / "encoder" / "saved_model.pb").exists()
+    assert (run_dir / "encoder" / "1" / "saved_model.pb").exists()
 
 
 # Killed
@@ -178,7 +178,7 @@ def test_a_cap_cuts_the_epoch_validates_it_and_ends_the_run_well(
     assert (told["status"], told["stopped_by_budget"], told["best_epoch"], told["step"]) == ("finished", True, 1, 1)
     (line,) = reports(tmp_path / "run")
     assert np.isfinite(line["val_loss"])
-    assert (tmp_path / "run" / "encoder" / "saved_model.pb").exists()
+    assert (tmp_path / "run" / "encoder" / "1" / "saved_model.pb").exists()
     assert "stopped by budget: 1e-06 minutes are over" in capfd.readouterr().out
 
 

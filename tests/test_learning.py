@@ -14,7 +14,7 @@ from ncl_tf.data import PHYSIONET2019, Cohort, write_cohort
 from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.evaluation.heads import Samples, class_weights, embed, fit, make_head, predictor
+from ncl_tf.evaluation.heads import Samples, class_weights, fit, make_head, predictor
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
@@ -32,7 +32,9 @@ def test_quickstart_learns(seed, tmp_path):
     cohort = Cohort(tmp_path / "ward.h5")
     encoder = tf.saved_model.load(tmp_path / "run/encoder/1")
     representations = {
-        split: embed(lambda windows: encoder.embed(windows)["representations"], Windows(cohort[split]), 2048)
+        split: np.concatenate(
+            [encoder.embed(batch["window"])["representations"] for batch in Windows(cohort[split]).sequential(2048)]
+        )
         for split in ("train", "val", "test")
     }
     raw = {split: cohort[split].data for split in representations}

@@ -96,10 +96,14 @@ class ClassifierFunctions(EncoderFunctions):
         Returns:
             probabilities [N, K].
         """
-        tf.debugging.assert_positive(lengths, "a stay has no rows")
-        tf.debugging.assert_equal(
-            tf.reduce_sum(lengths), tf.shape(values)[0], "lengths do not sum to the rows of values"
-        )
+        checks = [
+            tf.debugging.assert_positive(lengths, "a stay has no rows"),
+            tf.debugging.assert_equal(
+                tf.reduce_sum(lengths), tf.shape(values)[0], "lengths do not sum to the rows of values"
+            ),
+        ]
+        with tf.control_dependencies(checks):  # before anything else fails
+            lengths = tf.identity(lengths)
         rows = tf.concat([static, values], axis=1)
         hour = tf.range(tf.shape(rows)[0]) - tf.repeat(tf.cumsum(lengths, exclusive=True), lengths)
         self.raw.check(rows, tf.where(hour[:, None] == 0, np.nan, tf.roll(rows, 1, axis=0)))

@@ -93,7 +93,7 @@ def predictions(run_dir: pathlib.Path, name: str) -> dict[str, np.ndarray]:
 
 def representations(model: pathlib.Path, data: pathlib.Path) -> np.ndarray:
     windows = Windows(Cohort(data)["val"]).gather(tf.range(50))["window"]
-    loaded = tf.saved_model.load(model)
+    loaded = tf.saved_model.load(model / "1")
     return loaded.embed(windows)["representations"].numpy()
 
 
@@ -123,7 +123,7 @@ def test_a_frozen_evaluation_is_complete_and_true(ncl_w: pathlib.Path, judged: d
     np.testing.assert_array_equal(found["hour"], data["test"].hour)
     assert written["metrics"]["auroc"] == pytest.approx(roc_auc_score(labels, found["probability_1"]))
     assert written["metrics"]["auprc"] == pytest.approx(average_precision_score(labels, found["probability_1"]))
-    classifier = tf.saved_model.load(ncl_w / "evaluations" / "sepsis-linear" / "classifier")
+    classifier = tf.saved_model.load(ncl_w / "evaluations" / "sepsis-linear" / "classifier" / "1")
     windows = Windows(data["test"]).gather(tf.range(60))["window"]
     probabilities = classifier.predict(windows)["probabilities"]
     np.testing.assert_allclose(probabilities[:, 1], found["probability_1"][:60], atol=1e-5)
@@ -252,7 +252,7 @@ def test_nothing_leaks_from_the_test_split(
         assert (first["best_epoch"], first["curve"]) == (second["best_epoch"], second["curve"])
         assert first["metrics"]["auroc"] != second["metrics"]["auroc"]
         classifiers = [folder / "evaluations" / "sepsis-linear" / "classifier" for folder in (run_dir, twin)]
-        weights = [[np.array(value) for value in tf.saved_model.load(path).variables] for path in classifiers]
+        weights = [[np.array(value) for value in tf.saved_model.load(path / "1").variables] for path in classifiers]
         assert len(weights[0]) == len(weights[1]) > 0
         for one, same in zip(*weights, strict=True):
             np.testing.assert_array_equal(one, same)

@@ -31,7 +31,7 @@ lint: $(VENV)/.installed  ## style checks (ruff)
 	$(BIN)/ruff check .
 
 test: $(VENV)/.installed lint  ## all tests that fit into a few minutes, two at a time
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.installed  ## the long checks on real data (needs NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO)
 	$(BIN)/pytest -m slow

@@ -21,6 +21,12 @@ from ncl_tf.data.simulate import write_ward  # noqa: E402
 from ncl_tf.data.splits import random_split  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+LONGEST = ("test_bin_reproduce.py", "test_learning.py", "test_evaluate.py", "test_end_to_end.py", "test_momentum.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, so that two workers end at about the same time."""
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -25,9 +25,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = {
     "fast": False,
     "jit_compile": False,
-    "encoder.dilations": (24,),
+    "encoder.dilations": (24,),  # one block, from which a decoder still reaches 48 hours
     "encoder.filters": 8,
-}  # a decoder reaches 48 hours
+}
 SUPERVISED = {"protocol.batch_size": 256, "protocol.patience": 2, "rate": 1e-3, "max_minutes": 30}
 FIXED = {"batch_size": 256, "report_every": 5, "steps": 30}
 

@@ -179,6 +179,7 @@ def starter_of(program: str, run_dir: pathlib.Path) -> int:
     raise AssertionError(f"{program} does not run")
 
 
+@pytest.mark.slow
 def test_ray_loses_a_worker_and_the_table_comes_out_equal(
     cluster: str, grown: tuple[pathlib.Path, int, str], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -5,7 +5,6 @@ import json
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from sklearn.metrics import roc_auc_score
 
 from data_prep import physionet2019
@@ -14,7 +13,8 @@ from ncl_tf.data import PHYSIONET2019, Cohort, write_cohort
 from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.evaluation.heads import Samples, class_weights, fit, make_head, predictor
+from ncl_tf.evaluation.evaluate import load_run
+from ncl_tf.evaluation.heads import Samples, class_weights, embed, fit, make_head, predictor
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
@@ -29,14 +29,8 @@ def test_quickstart_learns(seed, tmp_path):
     last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
     assert last["val_accuracy"] >= 100 / config.macro("queue_size")
 
-    cohort = Cohort(tmp_path / "ward.h5")
-    encoder = tf.saved_model.load(tmp_path / "run/encoder/1")
-    representations = {
-        split: np.concatenate(
-            [encoder.embed(batch["window"])["representations"] for batch in Windows(cohort[split]).sequential(2048)]
-        )
-        for split in ("train", "val", "test")
-    }
+    _, cohort, model = load_run(tmp_path / "run", None, ())
+    representations = {split: embed(model.encoder, Windows(cohort[split])) for split in ("train", "val", "test")}
     raw = {split: cohort[split].data for split in representations}
     assert auroc(representations, cohort) >= auroc(raw, cohort) + 0.02
 

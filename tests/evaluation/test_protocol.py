@@ -60,17 +60,6 @@ def test_labelled_rows_of_some_stays(mimic_ward_cohort):
     assert rows.tolist() == expected
 
 
-def test_frozen_means_frozen_and_fine_tuning_does_not(cohort):
-    encoder = new_encoder()
-    before = encoder.get_weights()
-    judge = Judge(cohort, "sepsis", PROTOCOL, seed=1)
-    frozen = judge.frozen(encoder, "linear")
-    assert all((old == new).all() for old, new in zip(before, encoder.get_weights(), strict=True))
-    np.testing.assert_allclose(frozen.predict("val").sum(axis=1), 1, rtol=1e-5)
-    judge.fine_tuned(encoder, "linear")
-    assert not all((old == new).all() for old, new in zip(before, encoder.get_weights(), strict=True))
-
-
 class WithoutTest:
     """A cohort that refuses to give its test split."""
 

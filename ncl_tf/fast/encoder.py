@@ -73,7 +73,8 @@ def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range
     y, steps, following = x, have, iter((_taps(second, want), want))
     for layer in block.layers:
         if isinstance(layer, layers.Conv1D):
-            y, steps = _convolve(layer, y, steps, after := next(following)), after
+            after = next(following)
+            y, steps = _convolve(layer, y, steps, after), after
         elif not isinstance(layer, layers.SpatialDropout1D):
             y = layer(y)
     residual, match = _select(x, have, want), block.shape_match_conv

@@ -24,15 +24,23 @@ def _guarded(main: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, e.g. `head`, has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _drop_output()
     return 0
+
+
+def _drop_output() -> None:
+    """Where the reader of our output, e.g. `head`, has left."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
     if {"--help", "-help", "-h"} & set(arguments[1:]):
-        print((sys.modules["__main__"].__doc__ or "").strip(), end="\n\nFlags:\n")
-        print(flags.FLAGS.main_module_help().split(":\n", 1)[1])  # without the line that names the file
+        described = flags.FLAGS.main_module_help().split(":\n", 1)[1]  # without the line that names the file
+        try:
+            print((sys.modules["__main__"].__doc__ or "").strip(), f"Flags:\n{described}", sep="\n\n", flush=True)
+        except BrokenPipeError:
+            _drop_output()
         sys.exit(0)
     try:
         rest = flags.FLAGS(arguments)

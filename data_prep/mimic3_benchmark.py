@@ -32,6 +32,7 @@ from ncl_tf.data.declaration import Channel, Dataset
 from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.splits import SPLITS, Split
 from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
+from ncl_tf.data.ward.folder import is_ward
 from ncl_tf.errors import InputError
 
 LISTFILE_COLUMNS = (
@@ -284,11 +285,12 @@ def define_flags() -> None:
 def main() -> None:
     output = common.checked_output()
     carry_back, shift = flags.FLAGS.before_first_event == "carry_back", int(flags.FLAGS.label_row == "next")
-    stays, split, checksum = read_stays(pathlib.Path(flags.FLAGS.source), carry_back, shift)
+    source = pathlib.Path(flags.FLAGS.source)
+    stays, split, checksum = read_stays(source, carry_back, shift)
     dataset = MIMIC3_BENCHMARK
     if flags.FLAGS.categorical == "guess":
         dataset = guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
-    common.write_and_summarise(output, dataset, stays, split, checksum)
+    common.write_and_summarise(output, dataset, stays, split, checksum, is_ward(source))
 
 
 if __name__ == "__main__":

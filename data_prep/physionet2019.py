@@ -30,6 +30,7 @@ from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.declaration import Channel
 from ncl_tf.data.splits import published_split, random_split
 from ncl_tf.data.stays import Stays
+from ncl_tf.data.ward.folder import is_ward
 from ncl_tf.errors import InputError
 
 # The order of columns in the challenge's files.
@@ -194,13 +195,14 @@ def define_flags() -> None:
 
 def main() -> None:
     output = common.checked_output()
-    stays, checksum = read_stays([pathlib.Path(source) for source in flags.FLAGS.source])
+    paths = [pathlib.Path(source) for source in flags.FLAGS.source]
+    stays, checksum = read_stays(paths)
     septic = stays.ever_positive()
     if flags.FLAGS.split == "published":
         split = published_split(stays.names, septic)
     else:
         split = random_split(septic, flags.FLAGS.seed)
-    common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum)
+    common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum, all(map(is_ward, paths)))
 
 
 if __name__ == "__main__":

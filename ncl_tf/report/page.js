@@ -32,7 +32,7 @@ class Monitor {
   }
 
   draw() {
-    const width = this.box.clientWidth, narrow = width < 600;
+    const width = Math.max(this.box.clientWidth, 280), narrow = width < 600;
     this.left = narrow ? 44 : 60;
     this.right = width - (narrow ? 78 : 120);
     this.cell = (this.right - this.left) / this.count;
@@ -42,7 +42,7 @@ class Monitor {
     this.now = element("text", { class: "now", y: 18, "text-anchor": "middle" }, this.svg);
     let top = 30;
     this.monitor.channels.forEach((channel, position) => {
-      top = this.vital(channel, this.stay.values[position], position, top, narrow ? 50 : 58);
+      top = this.vital(channel, this.stay.values[position], position, top, narrow ? 50 : 64);
     });
     top = this.risk(top, narrow ? 84 : 110);
     const bottom = this.lanes(top);
@@ -58,7 +58,10 @@ class Monitor {
   x(hour) { return this.left + (hour + 0.5) * this.cell; }
 
   vital(channel, values, position, top, height) {
-    const y = this.strip(`${channel.title}, ${channel.unit}`, channel.low, channel.high, top, height);
+    const known = values.filter((value) => value !== null), { step } = channel;
+    const low = step * Math.floor(Math.min(...known) / step), high = step * Math.ceil(Math.max(...known) / step);
+    const scale = known.length ? [low, high > low ? high : low + step] : [0, step];
+    const y = this.strip(`${channel.title}, ${channel.unit}`, ...scale, top, height);
     const points = values.map((value, hour) => (value === null ? null : [this.x(hour), y(value)])).filter(Boolean);
     element("path", { class: `trace c${position}`, d: path(points) }, this.svg);
     for (const [cx, cy] of points) element("circle", { class: `f${position}`, cx, cy, r: 1.8 }, this.svg);
@@ -66,8 +69,7 @@ class Monitor {
     this.readings.push((hour) => {
       let last = hour;
       while (last >= 0 && values[last] === null) last -= 1;
-      const decimals = channel.high - channel.low < 15 ? 1 : 0;
-      value.textContent = last < 0 ? "–" : values[last].toFixed(decimals);
+      value.textContent = last < 0 ? "–" : values[last].toFixed(channel.decimals);
       value.setAttribute("class", `value f${position}${last === hour ? "" : " old"}`);
       note.textContent = last < 0 ? "not measured" : last === hour ? "" : `${hour - last} h ago`;
       if (last < 0) return `${channel.title.toLowerCase()} not measured yet`;

@@ -5,6 +5,7 @@ import datetime
 import hashlib
 import json
 import pathlib
+import re
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from ncl_tf.report.tables import escape
 from ncl_tf.runs import code_version
 
 HERE = pathlib.Path(__file__).resolve().parent
+WIDE = 400  # points; narrower figures stand side by side where there is room
 OF_PATIENTS = ("tsne",)  # a point for every hour of some patients: only where these are simulated
 
 
@@ -95,12 +97,15 @@ def _results(read: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str:
 def _figures(drawn: Sequence[figures.Figure]) -> str:
     parts = []
     for figure in drawn:
-        image = base64.b64encode(figure.svg().encode()).decode()
+        svg = figure.svg()
+        image = base64.b64encode(svg.encode()).decode()
+        wide = ' class="wide"' if float(re.search(r'width="([\d.]+)', svg)[1]) > WIDE else ""
         parts.append(
-            f'<figure><h3>{escape(figure.title)}</h3><img src="data:image/svg+xml;base64,{image}" alt="{escape(figure.alt)}">'
+            f'<figure{wide}><h3>{escape(figure.title)}</h3>'
+            f'<img src="data:image/svg+xml;base64,{image}" alt="{escape(figure.alt)}">'
             f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         )
-    return "".join(parts) or "<p>There is nothing to draw yet.</p>"
+    return f'<div class="figures">{"".join(parts)}</div>' if parts else "<p>There is nothing to draw yet.</p>"
 
 
 def _patient(monitors: Sequence[dict[str, Any]]) -> str:
@@ -123,4 +128,4 @@ def _patient(monitors: Sequence[dict[str, Any]]) -> str:
 def _title(number: int, stay: dict[str, Any], task: str) -> str:
     positive = [hour for hour, label in zip(stay["hours"], stay["label"], strict=True) if label == 1]
     outcome = f"{task} from hour {positive[0]}" if positive else f"no {task}"
-    return f"Simulated stay {number + 1}: {len(stay['hours'])} hours, {outcome}"
+    return f"{number + 1}: {len(stay['hours'])} hours, {outcome}"

@@ -5,7 +5,6 @@ The stays come from the simulator and from nowhere else: no row of a cohort, and
 
 import contextlib
 import io
-import math
 import pathlib
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -87,9 +86,7 @@ def _monitor(training: Training, judged: dict[str, Any], folder: pathlib.Path) -
         "task": judged["question"]["task"].replace("_", " "),
         "model": f"{training.name}, {judged['name']}",
         "threshold": ALARM,
-        "channels": [
-            _channel(model.dataset, name, values) for name, values in zip(VITALS[dataset], vitals, strict=True)
-        ],
+        "channels": [_channel(model.dataset, name) for name in VITALS[dataset]],
         "stays": [
             {
                 "hours": stays.values[rows, columns[model.dataset.hour]].astype(int).tolist(),
@@ -120,15 +117,15 @@ def simulated(dataset: str, task: int) -> Stays:
     return Stays(stays.names[chosen], stays.lengths[chosen], stays.values[rows], stays.labels[rows])
 
 
-def _channel(dataset: Dataset, name: str, values: np.ndarray) -> dict[str, Any]:
-    """Title, unit and a scale that all stays share."""
+def _channel(dataset: Dataset, name: str) -> dict[str, Any]:
+    """How to show a vital sign."""
     title, step = VITALS[dataset.name][name]
     (unit,) = [channel.unit for channel in dataset.channels if channel.name == name]
     return {
         "title": title,
         "unit": unit.replace("deg C", "°C"),
-        "low": step * math.floor(np.nanmin(values) / step),
-        "high": step * math.ceil(np.nanmax(values) / step),
+        "step": step,
+        "decimals": int(step == 1),
     }
 
 

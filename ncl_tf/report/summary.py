@@ -37,12 +37,13 @@ def section(sources: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str
     judged = sum(len(training.evaluations) for training in trainings)
     best = best_results(sources)
     sentences = [_data(trainings, cohorts), _runs(sources, trainings, judged)]
-    sentences += [_best(*key, *found) for key, found in best.items()]
+    known = [cohort for cohort in cohorts.values() if cohort]
+    simulated = any(cohort.simulated for cohort in known)  # then the paper's figure is no measure
+    sentences += [_best(*key, *found, not simulated) for key, found in best.items()]
     if not judged:
         sentences.append("Nothing has been judged yet: <code>bin/evaluate --run_dir=RUN</code> does it.")
     seconds = sum(training.record["wall_seconds"] for training in trainings)
     seconds += sum(result["wall_seconds"] for training in trainings for result in training.evaluations)
-    known = [cohort for cohort in cohorts.values() if cohort]
     figures = [("stays", f"{sum(_stays(cohort) for cohort in known):,}")] if known else []
     figures += [("trainings", str(len(trainings))), ("evaluations", str(judged)), ("computed in", duration(seconds))]
     for (_, task, metric), (result, _) in best.items():
@@ -115,14 +116,14 @@ def _runs(sources: Sequence[Source], trainings: Sequence[Training], judged: int)
     groups = len({training.group for training in trainings})
     budgets = ", ".join(sorted({f"“{training.record['budget']}”" for training in trainings}))
     text = f"{_count(groups, 'method or setting', 'methods or settings')} in {_count(len(trainings), 'training')} with budget "
-    text += f"{escape(budgets)}, and {_count(judged, 'evaluation')} of them."
+    text += f"{escape(budgets)}, and {_count(judged, 'evaluation')}."
     if unfinished := [name for source in sources for name in source.unfinished]:
         text += f" Left out, since they have not finished: {escape(', '.join(unfinished))}."
     return text
 
 
-def _best(dataset: str, task: str, metric: str, result: Result, compared: int) -> str:
-    paper = f"; the paper has {result.paper}" if result.paper else ""
+def _best(dataset: str, task: str, metric: str, result: Result, compared: int, beside: bool) -> str:
+    paper = f"; the paper has {result.paper}" if result.paper and beside else ""
     among = f"best of {compared}" if compared > 1 else "the only one judged"
     return (
         f"{escape(task.replace('_', ' ').capitalize())} on {escape(dataset)}, test split, by {METRICS[metric]}: "

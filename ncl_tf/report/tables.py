@@ -22,7 +22,7 @@ def table(caption: str, head: str, bodies: Iterable[str], name: str) -> str:
     groups = "".join(f"<tbody>{body}</tbody>" for body in bodies)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
-        f"<table><caption>{caption}</caption><thead>{head}</thead>{groups}</table></div>"
+        f"<table><caption><span>{caption}</span></caption><thead>{head}</thead>{groups}</table></div>"
     )
 
 
@@ -68,7 +68,7 @@ def _cell(cell: Cell) -> str:
     paper = f"<strong>{cell.figure.mean}</strong>" if cell.figure.bold else f"{cell.figure.mean}"
     paper += f" ± {cell.figure.std}" if cell.figure.std is not None else ""
     less = "" if cell.difference is None else f", {cell.difference:+.1f}".replace("-", "−")
-    return f'<td>{ours}<span class="below">paper {paper}{less}</span></td>'
+    return f'<td>{ours}<span class="below">{paper}{less}</span></td>'
 
 
 def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> str:

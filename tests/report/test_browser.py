@@ -164,7 +164,7 @@ def test_names_for_those_who_do_not_see(opened):
     levels = opened.run("[...document.querySelectorAll('h1, h2, h3, h4')].map((heading) => Number(heading.tagName[1]))")
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
-    assert opened.run("document.querySelector('label[for=stay]').textContent") == "Stay"
+    assert opened.run("document.querySelector('label[for=stay]').textContent") == "Simulated stay"
     ids = opened.run("[...document.querySelectorAll('[id]')].map((node) => node.id)")
     assert len(ids) == len(set(ids))
     assert opened.run(

@@ -87,7 +87,7 @@ def test_result_tables_are_results(reported, text):
         metrics = values[title] = result["metrics"]
         assert seeds == "1"
         difference = f"{100 * metrics['auprc'] - paper[title][1]:+.1f}".replace("-", "−")
-        assert auprc == f"{x100(metrics['auprc'])} | paper {paper[title][0]}, {difference}"
+        assert auprc == f"{x100(metrics['auprc'])} | {paper[title][0]}, {difference}"
         assert auroc.split(" | ")[0] == x100(metrics["auroc"])
         assert utility.split(" | ")[0] == x100(metrics["utility"])
     best = max(values.values(), key=lambda metrics: metrics["auprc"])

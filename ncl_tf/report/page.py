@@ -27,8 +27,11 @@ def write(
 ) -> None:
     """Makes the page of what was read and writes it, atomically; `moved` is the cohort file if it is no longer where it was."""
     simulated = all(cohort and cohort.simulated for cohort in cohorts.values())
-    drawn = figures.make([source.folder for source in read], cohort=moved)
-    drawn = [figure for figure in drawn if simulated or figure.name not in OF_PATIENTS]
+    drawn = figures.make(
+        [source.folder for source in read],
+        cohort=moved,
+        progress=lambda names: [name for name in names if simulated or name not in OF_PATIENTS],
+    )
     files.write_text(output, build(read, cohorts, drawn, patient.monitors(read)))
 
 
@@ -101,7 +104,7 @@ def _figures(drawn: Sequence[figures.Figure]) -> str:
         image = base64.b64encode(svg.encode()).decode()
         wide = ' class="wide"' if float(re.search(r'width="([\d.]+)', svg)[1]) > WIDE else ""
         parts.append(
-            f'<figure{wide}><h3>{escape(figure.title)}</h3>'
+            f"<figure{wide}><h3>{escape(figure.title)}</h3>"
             f'<img src="data:image/svg+xml;base64,{image}" alt="{escape(figure.alt)}">'
             f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         )

@@ -22,6 +22,7 @@ setup(
         "h5py>=3.11,<4",
         "keras>=3.8,<4",
         "keras-tcn>=3.5.6,<4",
+        "matplotlib>=3.9,<4",
         "numpy>=2.0,<3",
         "pandas>=2.2,<4",
         "pyarrow>=17",

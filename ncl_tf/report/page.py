@@ -105,7 +105,7 @@ def _figures(drawn: Sequence[figures.Figure]) -> str:
         wide = ' class="wide"' if float(re.search(r'width="([\d.]+)', svg)[1]) > WIDE else ""
         parts.append(
             f"<figure{wide}><h3>{escape(figure.title)}</h3>"
-            f'<img src="data:image/svg+xml;base64,{image}" alt="{escape(figure.alt)}">'
+            f'<div class="frame"><img src="data:image/svg+xml;base64,{image}" alt="{escape(figure.alt)}"></div>'
             f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         )
     return f'<div class="figures">{"".join(parts)}</div>' if parts else "<p>There is nothing to draw yet.</p>"

@@ -21,13 +21,15 @@ def anchor(source: Source, group: str) -> str:
 def section(sources: Sequence[Source]) -> str:
     """A folded block for each group of trainings that differ in the seed alone."""
     parts = []
-    for source in sources:
+    for source in filter(lambda source: source.plan, sources):
         groups: dict[str, list[Training]] = {}
         for training in source.trainings:
             groups.setdefault(training.group, []).append(training)
-        if source.plan:
-            parts.append(f"<h3>{escape(source.name)}</h3>{_reproduce(source.plan)}")
+        parts.append(f"<h3>{escape(source.name)}</h3>{_reproduce(source.plan)}")
         parts += [_group(anchor(source, group), group, trainings) for group, trainings in groups.items()]
+    single = [source for source in sources if not source.plan]
+    parts += ["<h3>Single runs</h3>"] * bool(single)
+    parts += [_group(anchor(source, source.name), source.name, source.trainings) for source in single]
     return "".join(parts)
 
 

@@ -83,7 +83,9 @@ def _of_table(comparison: Comparison, column: Column) -> list[Result]:
         if cell.mean is not None:
             tuned = ", fine-tuned" * comparison.table.fine_tune
             seeds = len(cell.values)
-            spread = f"± {cell.std:.1f} over {seeds} seeds" if cell.std is not None else f"{seeds} seed"
+            spread = (
+                f"±\N{NO-BREAK SPACE}{cell.std:.1f} over {seeds} seeds" if cell.std is not None else f"{seeds} seed"
+            )
             paper = f"{cell.figure.mean}" if cell.figure else ""
             results.append(Result(cell.mean, spread, f"{row.title} with {HEADS[column.head]} head{tuned}", paper))
     return results

@@ -14,6 +14,7 @@ from ncl_tf.paper.tables import SEEDS
 from ncl_tf.report.sources import Training
 
 escape = html.escape
+TEXT, TEXTS = ' class="text"', ("judged by", "budget")  # what marks columns of words, and their headings
 NOTHING = '<td class="none">–</td>'
 
 
@@ -28,7 +29,7 @@ def table(caption: str, head: str, bodies: Iterable[str], name: str) -> str:
 
 def header(names: Sequence[str]) -> str:
     """A row of column headings, some of which may be empty."""
-    cells = (f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in names)
+    cells = (f'<th scope="col"{TEXT * (name in TEXTS)}>{escape(name)}</th>' if name else "<td></td>" for name in names)
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -52,7 +53,9 @@ def comparison(content: Comparison, link: Callable[[str], str]) -> str:
         title = f'<th scope="row"><a href="#{escape(link(group))}">{escape(row.title)}</a></th>'
         blocks.setdefault(row.block, []).append(f"<tr>{title}<td>{content.seeds(row)}</td>{cells}</tr>")
     head = header(["", "seeds", *(content.header(column) for column in columns)])
-    caption = content.caption.replace("In brackets: the paper's figure", "Below: the paper's figure")
+    caption = content.caption.replace("In brackets: the paper's figure", "Below: the paper's figure").replace(
+        "x 100", "x\N{NO-BREAK SPACE}100"
+    )
     return table(escape(caption), head, ("".join(rows) for rows in blocks.values()), content.table.title)
 
 
@@ -78,8 +81,8 @@ def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> st
     rows = []
     for training, result in judged:
         title = f'<th scope="row"><a href="#{escape(link(training.name))}">{escape(training.name)}</a></th>'
-        facts = [question(result["question"]), training.record["budget"], training.record["seed"]]
-        cells = "".join(f"<td>{escape(str(fact))}</td>" for fact in facts)
+        words = (question(result["question"]), training.record["budget"])
+        cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{training.record['seed']}</td>"
         rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
     stopped = any(result.get("stopped_by_budget") for _, result in judged)
     caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split." + (

@@ -1,0 +1,195 @@
+"""What evaluations found, from the predictions that bin/evaluate keeps as Parquet: precision-recall and reliability."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import precision_recall_curve
+
+from ncl_tf.evaluation import metrics
+from ncl_tf.evaluation.question import Question
+from ncl_tf.figures.figure import COLOURS, Canvas, Figure, legend_below, line_with_band, listed, over_seeds, panels
+from ncl_tf.figures.sources import Lacking, Run, Sources, evenly, facts, left_out
+
+RECALLS = np.linspace(0.01, 1, 100)
+KEYS = ["panel", "dataset", "cohort", "task", "split", "run"]
+REFERENCE = {"color": "#555555", "linestyle": ":"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """An evaluation of a binary task.
+
+    Attributes:
+        run: that was judged.
+        path: of its JSON; the predictions are beside it.
+        question, metrics: as in the JSON.
+    """
+
+    run: Run
+    path: pathlib.Path
+    question: Question
+    metrics: dict[str, float]
+
+    @property
+    def panel(self) -> str:
+        """Data, task and split: what must be the same in curves that are compared."""
+        return f"{self.run.data}\n{self.question.task.replace('_', ' ')}, {self.question.split} split"
+
+    @property
+    def label(self) -> str:
+        """The run, and head and features as in the evaluation's name."""
+        variant = dataclasses.replace(self.question, split="test").name.removeprefix(f"{self.question.task}-")
+        return f"{self.run.label}, {variant}"
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The values of KEYS, and the seed."""
+        record, question = self.run.record, self.question
+        values = (self.panel, record["dataset"], record["cohort_checksum"], question.task, question.split, self.label)
+        return dict(zip(KEYS, values, strict=True)) | {"seed": record["seed"]}
+
+    def predictions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities [H] and labels [H] of the labelled hours."""
+        columns = ["label", "probability_1"]
+        table = pd.read_parquet(self.path.with_suffix(".parquet"), columns=columns).dropna()
+        return table["probability_1"].to_numpy(np.float64), table["label"].to_numpy(np.int64)
+
+
+def precision_recall(sources: Sources) -> Figure:
+    """Precision over recall of every evaluation of a binary task."""
+    found, thinned = evaluations(sources)
+    rows, prevalence = [], {}
+    for judged in found:
+        probabilities, labels = judged.predictions()
+        prevalence[judged.panel] = 100 * labels.mean()
+        curve = zip(RECALLS, precisions(probabilities, labels), strict=True)
+        rows += [judged.keys | {"recall": recall, "value": precision} for recall, precision in curve]
+    data = over_seeds(pd.DataFrame(rows), [*KEYS, "recall"])
+    canvas, axes = panels(len(prevalence), 4.1, 3.6)
+    for ax, (panel, curves) in zip(axes, data.groupby("panel", sort=False), strict=True):
+        for colour, (label, line) in zip(COLOURS, curves.groupby("run", sort=False), strict=False):
+            line_with_band(ax, 100 * line["recall"], line, scale=100, color=colour, label=label)
+        ax.axhline(prevalence[panel], label="prevalence", **REFERENCE)
+        ax.set(xlim=(0, 100), ylim=(0, 102), xlabel="recall (%)", ylabel="precision (%)", title=panel)
+    legend_below(canvas, axes)
+    areas = _scores(found, "auprc", "AUPRC")
+    return Figure(
+        "precision_recall",
+        "Precision-recall curves",
+        "The share of alarmed hours that are positive over the share of positive hours that are alarmed, at 100 recalls. "
+        f"{areas}{thinned} {facts(_by_line(found).values(), 'bands')}",
+        f"Curves of precision over recall, above a dotted line at the prevalence. {areas}",
+        data.rename(columns={"mean": "precision"}),
+        canvas,
+    )
+
+
+def reliability(sources: Sources) -> Figure:
+    """Observed share of positives over predicted probability of every evaluation of a binary task."""
+    found, thinned = evaluations(sources)
+    data = _calibration(found)
+    groups = list(data.groupby("panel", sort=False))
+    columns, rows = min(len(groups), 3), -(-len(groups) // 3)
+    canvas = Canvas(figsize=(4.1 * columns, 4.8 * rows), layout="constrained")
+    grid = canvas.subplots(2 * rows, columns, squeeze=False, height_ratios=[3, 1] * rows)
+    for index, (panel, curves) in enumerate(groups):
+        upper, lower = grid[2 * (index // 3) : 2 * (index // 3) + 2, index % 3]
+        upper.plot([0, 100], [0, 100], label="perfectly calibrated", **REFERENCE)
+        for colour, (label, line) in zip(COLOURS, curves.groupby("run", sort=False), strict=False):
+            x, y, std = 100 * line["predicted"], 100 * line["observed"], 100 * line["std"].fillna(0)
+            upper.errorbar(x, y, std, color=colour, marker="o", label=label)
+            lower.plot(50 * (line["low"] + line["high"]), 100 * line["share"], color=colour, marker="o", linewidth=1)
+        upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=panel)
+        lower.set(xlim=(-2, 102), yscale="log", xlabel="predicted probability (%)", ylabel="hours (%)")
+    for unused in range(len(groups), columns * rows):
+        grid[2 * (unused // 3), unused % 3].remove()
+        grid[2 * (unused // 3) + 1, unused % 3].remove()
+    legend_below(canvas, grid.flat)
+    return Figure(
+        "reliability",
+        "Reliability curves",
+        "In ten intervals of predicted probability: the share of hours that are positive (above), and the share of all hours "
+        f"that fall into the interval (below). {_scores(found, 'brier', 'Brier score')}{thinned} "
+        f"{facts(_by_line(found).values(), 'error bars')}",
+        "Observed share of positive hours over predicted probability, beside the diagonal of perfect calibration. "
+        f"{listed(_sides(data))}.",
+        data,
+        canvas,
+    )
+
+
+def evaluations(sources: Sources) -> tuple[list[Judged], str]:
+    """Those of binary tasks, in each panel not more lines than there are colours, and what to tell of the rest."""
+    found = []
+    for run in sources.runs:
+        for path in sorted(run.folder.glob("evaluations/*.json")):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if "auprc" in content["metrics"] and path.with_suffix(".parquet").exists():
+                found.append(Judged(run, path, Question(**content["question"]), content["metrics"]))
+    if not found:
+        raise Lacking("a run directory with an evaluation of a binary task by bin/evaluate, evaluations/NAME.parquet")
+    lines: dict[str, dict[str, list[Judged]]] = {}
+    for judged in found:
+        lines.setdefault(judged.panel, {}).setdefault(judged.label, []).append(judged)
+    chosen = {panel: evenly(of_panel, len(COLOURS)) for panel, of_panel in lines.items()}
+    all_lines, some = ([line for of_panel in x.values() for line in of_panel] for x in (lines, chosen))
+    return [j for of_panel in chosen.values() for line in of_panel.values() for j in line], left_out(all_lines, some)
+
+
+def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Precision at each of RECALLS [100]: at the highest threshold that reaches it."""
+    precision, recall, _ = precision_recall_curve(labels, probabilities)
+    return precision[::-1][np.searchsorted(recall[::-1], RECALLS)]  # scikit-learn's recalls fall
+
+
+def _calibration(found: list[Judged]) -> pd.DataFrame:
+    rows = []
+    for judged in found:
+        probabilities, labels = judged.predictions()
+        cells = metrics.reliability(probabilities, labels)
+        rows += [judged.keys | cell | {"share": cell["hours"] / len(labels)} for cell in cells if cell["hours"]]
+    return (
+        pd.DataFrame(rows)
+        .groupby([*KEYS, "low", "high"], sort=False, as_index=False)
+        .agg(
+            predicted=("mean_probability", "mean"),
+            observed=("observed", "mean"),
+            std=("observed", "std"),
+            share=("share", "mean"),
+            seeds=("seed", "nunique"),
+        )
+        .sort_values([*KEYS, "low"])
+    )
+
+
+def _by_line(found: list[Judged]) -> dict[tuple[str, str], list[Run]]:
+    lines: dict[tuple[str, str], list[Run]] = {}
+    for judged in found:
+        lines.setdefault((judged.panel, judged.label), []).append(judged.run)
+    return lines
+
+
+def _scores(found: list[Judged], metric: str, title: str) -> str:
+    """AUPRC (x 100): 12.3 ± 0.4 (cl, mlp), ..."""
+    values: dict[str, list[float]] = {}
+    several = len({judged.panel for judged in found}) > 1
+    for judged in found:
+        name = f"{judged.label}; {judged.question.task}, {judged.question.split}" if several else judged.label
+        values.setdefault(name, []).append(100 * judged.metrics[metric])
+    texts = [
+        f"{np.mean(v):.1f}{f' ± {np.std(v, ddof=1):.1f}' if len(v) > 1 else ''} ({name})" for name, v in values.items()
+    ]
+    return f"{title} (x 100): {', '.join(texts)}."
+
+
+def _sides(data: pd.DataFrame) -> list[str]:
+    """Of each line, whether the predictions of most hours are too high or too low."""
+    sides = []
+    for label, line in data.groupby("run", sort=False):
+        high = np.average(line["predicted"] > line["observed"], weights=line["share"]) > 0.5
+        sides.append(f"{label} lies mostly {'below it (too high probabilities)' if high else 'on or above it'}")
+    return sides

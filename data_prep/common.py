@@ -37,12 +37,10 @@ def progress(items: Iterable, what: str, unit: str = "stays", **arguments) -> tq
     return tqdm(items, desc=what, unit=f" {unit}", file=sys.stderr, **arguments)
 
 
-def write_and_summarise(
-    path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, checksum: str, simulated: bool = False
-) -> None:
+def write_and_summarise(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, checksum: str) -> None:
     """Writes the cohort file and prints what is in it."""
     print(f"preparing {len(stays.names):,} stays, {len(stays.values):,} hours", file=sys.stderr)
-    write_cohort(path, dataset, stays, split, checksum, simulated)
+    write_cohort(path, dataset, stays, split, checksum)
     left_out = np.setdiff1d(np.arange(len(stays.names)), np.concatenate(list(split.values())))
     if len(left_out):
         print(f"left out by the split: {', '.join(stays.names[left_out])}\n")

@@ -32,7 +32,6 @@ from ncl_tf.data.declaration import Channel, Dataset
 from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.splits import SPLITS, Split
 from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
-from ncl_tf.data.ward.folder import is_ward
 from ncl_tf.errors import InputError
 
 LISTFILE_COLUMNS = (
@@ -232,7 +231,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
     )
     membership = np.array([split for _, split, _ in rows])
     split = {name: np.flatnonzero(membership == name) for name in SPLITS}
-    return Stays(names, lengths, grid, labels), split, digest.hexdigest()
+    return Stays(names, lengths, grid, labels, sources.is_ward(path)), split, digest.hexdigest()
 
 
 def on_grid(
@@ -285,12 +284,11 @@ def define_flags() -> None:
 def main() -> None:
     output = common.checked_output()
     carry_back, shift = flags.FLAGS.before_first_event == "carry_back", int(flags.FLAGS.label_row == "next")
-    source = pathlib.Path(flags.FLAGS.source)
-    stays, split, checksum = read_stays(source, carry_back, shift)
+    stays, split, checksum = read_stays(pathlib.Path(flags.FLAGS.source), carry_back, shift)
     dataset = MIMIC3_BENCHMARK
     if flags.FLAGS.categorical == "guess":
         dataset = guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
-    common.write_and_summarise(output, dataset, stays, split, checksum, is_ward(source))
+    common.write_and_summarise(output, dataset, stays, split, checksum)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.declaration import Channel
 from ncl_tf.data.splits import published_split, random_split
 from ncl_tf.data.stays import Stays
-from ncl_tf.data.ward.folder import is_ward
 from ncl_tf.errors import InputError
 
 # The order of columns in the challenge's files.
@@ -89,6 +88,7 @@ def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
     hour = list(CHANNELS).index("ICULOS")
     stays = Stays.from_rows(names, lengths, values[:, hour], values, labels)
     stays.fill_hours(hour)
+    stays.simulated = all(map(sources.is_ward, paths))
     return stays, digest.hexdigest()
 
 
@@ -195,14 +195,13 @@ def define_flags() -> None:
 
 def main() -> None:
     output = common.checked_output()
-    paths = [pathlib.Path(source) for source in flags.FLAGS.source]
-    stays, checksum = read_stays(paths)
+    stays, checksum = read_stays([pathlib.Path(source) for source in flags.FLAGS.source])
     septic = stays.ever_positive()
     if flags.FLAGS.split == "published":
         split = published_split(stays.names, septic)
     else:
         split = random_split(septic, flags.FLAGS.seed)
-    common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum, all(map(is_ward, paths)))
+    common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum)
 
 
 if __name__ == "__main__":

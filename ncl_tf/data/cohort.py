@@ -163,9 +163,7 @@ class Cohort:
         return files.sha256(self.path)
 
 
-def write_cohort(
-    path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, source_checksum: str, simulated: bool = False
-) -> None:
+def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, source_checksum: str) -> None:
     """Cleans, fits on the training split, transforms and writes, atomically."""
     cleaned = clean(dataset, stays)
     preprocessor = Preprocessor.fit(dataset, cleaned, split["train"])
@@ -194,7 +192,7 @@ def write_cohort(
                 "channel_statistics": json.dumps(_channel_statistics(dataset, stays, cleaned, split["train"])),
             }
         )
-        if simulated:  # real cohorts keep the bytes, and so the checksum, that they always had
+        if stays.simulated:  # real cohorts keep the bytes, and so the checksum, that they always had
             file.attrs["simulated"] = True
 
 

@@ -55,7 +55,7 @@ def _group(identifier: str, group: str, trainings: Sequence[Training]) -> str:
         f"<small>{escape(first.record['dataset'])}, budget {escape(first.record['budget'])}{seeds}, trained in {seconds}</small>"
         f"</summary>{_trainings(group, trainings)}{_judged(group, trainings)}"
         f"<h4>Commands</h4>{_code(_commands(first))}<h4>Versions</h4>{_versions(trainings)}"
-        f"<h4>Configuration</h4>{_code(config)}</details>"
+        f"<h4>Configuration</h4>{_code(config, 'config')}</details>"
     )
 
 
@@ -91,11 +91,17 @@ def _judged(group: str, trainings: Sequence[Training]) -> str:
     for training in trainings:
         for result in training.evaluations:
             cells = [question(result["question"]), str(result["best_epoch"]), duration(result["wall_seconds"])]
-            cells.append("; ".join(_metrics(result)))
-            rows.append(_row(training.record["seed"], cells))
+            words = (
+                "; ".join(_metrics(result)),
+                "; ".join(f"{name} {value}" for name, value in result["protocol"].items()),
+            )
+            more = "".join(f'<td class="text">{escape(word)}</td>' for word in words)
+            rows.append(_row(training.record["seed"], cells, more))
     if not rows:
         return "<p>Not judged yet.</p>"
-    head = header(["seed", "judged by", "best epoch", "wall time", "all metrics, x 100, with 95 % intervals"])
+    head = header(
+        ["seed", "judged by", "best epoch", "wall time", "all metrics, x 100, with 95 % intervals", "protocol"]
+    )
     return table("Evaluations", head, ["".join(rows)], f"Evaluations of {group}")
 
 
@@ -136,5 +142,5 @@ def _row(title: Any, cells: Sequence[str], more: str = "") -> str:
     return f'<tr><th scope="row">{escape(str(title))}</th>{texts}{more}</tr>'
 
 
-def _code(lines: Sequence[str]) -> str:
-    return f'<pre tabindex="0"><code>{escape(chr(10).join(lines))}</code></pre>'
+def _code(lines: Sequence[str], kind: str = "commands") -> str:
+    return f'<pre class="{kind}"><code>{escape(chr(10).join(lines))}</code></pre>'

@@ -28,8 +28,3 @@ def check_folder(folder: pathlib.Path, overwrite: bool) -> None:
     for path in found:
         if not PARTS.fullmatch(path):
             raise InputError(f"{folder / path}: is no part of a simulated ward; --overwrite would delete it")
-
-
-def is_ward(folder: pathlib.Path) -> bool:
-    """Whether the folder is a simulated ward."""
-    return (folder / MARKER).is_file()

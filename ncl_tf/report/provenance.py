@@ -91,10 +91,9 @@ def _judged(group: str, trainings: Sequence[Training]) -> str:
     for training in trainings:
         for result in training.evaluations:
             cells = [question(result["question"]), str(result["best_epoch"]), duration(result["wall_seconds"])]
-            words = (
-                "; ".join(_metrics(result)),
-                "; ".join(f"{name} {value}" for name, value in result["protocol"].items()),
-            )
+            rates = {f"{head}_rate": rate for head, rate in result["protocol"]["rates"].items()}
+            protocol = rates | {name: value for name, value in result["protocol"].items() if name != "rates"}
+            words = ("; ".join(_metrics(result)), "; ".join(f"{name} {value}" for name, value in protocol.items()))
             more = "".join(f'<td class="text">{escape(word)}</td>' for word in words)
             rows.append(_row(training.record["seed"], cells, more))
     if not rows:

@@ -116,6 +116,7 @@ def test_data_are_counted_and_provenance_told(reported, text, ward_cohort):
     ):
         assert fact in text
     assert "bin/evaluate --run_dir=AGAIN --task=sepsis --head=mlp" in text
+    assert "mlp_rate 0.01; " in text  # of the protocol
     assert str(reported.folder.parent) not in text  # no path of this machine
     assert "written: " in reported.printed
 

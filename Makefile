@@ -19,13 +19,14 @@ $(VENV)/.installed: requirements.txt setup.py
 	$(BIN)/pip install --quiet --no-deps --editable .
 	touch $@
 
-quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, judge and export it
+quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, judge and export it, and report on it
 	bin/prepare simulate --stays=2000 --seed=1 --output=$(WARD)/ward --overwrite
 	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --output=$(WARD)/ward.h5 --overwrite
 	bin/cohort describe $(WARD)/ward.h5
 	bin/train --gin_file=gin/quickstart.gin --run_dir=$(WARD)/ncl_w
 	bin/evaluate --run_dir=$(WARD)/ncl_w --overwrite
-	@echo "done: bin/train --help says what else can be trained; the README goes on from here"
+	bin/report --runs=$(WARD)/ncl_w --output=$(WARD)/report.html --overwrite
+	@echo "done: look at $(CURDIR)/$(WARD)/report.html in a browser; bin/train --help says what else can be trained; the README goes on from here"
 
 lint: $(VENV)/.installed  ## style checks (ruff)
 	$(BIN)/ruff check .

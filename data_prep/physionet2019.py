@@ -88,6 +88,7 @@ def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
     hour = list(CHANNELS).index("ICULOS")
     stays = Stays.from_rows(names, lengths, values[:, hour], values, labels)
     stays.fill_hours(hour)
+    stays.simulated = all(map(sources.is_ward, paths))
     return stays, digest.hexdigest()
 
 

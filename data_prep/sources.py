@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 
+from ncl_tf.data.ward.folder import MARKER
 from ncl_tf.errors import InputError
 
 # What damaged archives raise.
@@ -32,6 +33,11 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
             f"{path}: neither a folder nor a whole zip or tar file ({error}); "
             "a truncated download looks like this, fetch it again"
         ) from error
+
+
+def is_ward(path: pathlib.Path) -> bool:
+    """Whether it is a simulated ward, or an archive of one: it holds the file that says so."""
+    return not path.name.endswith((".psv", ".csv")) and any(True for _ in open_source(path, MARKER))
 
 
 def _folder(path: pathlib.Path, suffix: str) -> Files:

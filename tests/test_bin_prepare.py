@@ -86,6 +86,7 @@ def test_physionet2019(run, ward, ward_cohort, tmp_path):
     assert "100%" in result.stderr  # of the progress bar
     written = output.read_bytes()
     assert written == ward_cohort.read_bytes()
+    assert Cohort(output).simulated
     assert list(output.parent.iterdir()) == [output]
 
     refused = run(*command)
@@ -94,7 +95,7 @@ def test_physionet2019(run, ward, ward_cohort, tmp_path):
     assert output.read_bytes() == written
 
     with zipfile.ZipFile(tmp_path / "ward.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(ward.glob("*.psv"), reverse=True):
+        for file in sorted(ward.iterdir(), reverse=True):
             archive.write(file, f"training/{file.name}")
     command[2] = f"--source={tmp_path / 'ward.zip'}"
     output.write_text("in the way")

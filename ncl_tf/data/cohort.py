@@ -4,7 +4,8 @@ HDF5. `data/{train,val,test}` float32 [hours, columns] with attribute `columns` 
 [hours, tasks], NaN where unlabelled, attribute `tasks`; `patient_windows/{...}` int32 [stays, 3] = first row, last row
 (included), stay id; `stay_names/{...}` the source's identifiers. The first three groups are what the authors' loader reads,
 so files can be exchanged with their code in both directions. Attributes of the file, not known to it: `format_version`,
-`dataset`, `static_columns`, `preprocessor` (JSON, with the declaration), `source_checksum`, `channel_statistics` (JSON).
+`dataset`, `static_columns`, `preprocessor` (JSON, with the declaration), `source_checksum`, `channel_statistics` (JSON),
+`simulated` (only where that is true).
 """
 
 import dataclasses
@@ -76,6 +77,7 @@ class Cohort:
       static_columns: how many of them, the first ones, are static.
       tasks: the tasks, in the order of the labels.
       preprocessor: what prepared it; None in a file that the authors' code wrote.
+      simulated: whether it was prepared from a simulated ward; no file says so that was written before this was recorded.
     """
 
     def __init__(self, path: str | pathlib.Path) -> None:
@@ -90,6 +92,7 @@ class Cohort:
             self._check_layout(file)
             self.columns = [str(name) for name in _texts(file["data"].attrs["columns"])]
             self.source_checksum = file.attrs.get("source_checksum", "")
+            self.simulated = bool(file.attrs.get("simulated", False))
             self.channel_statistics = json.loads(file.attrs.get("channel_statistics", "{}"))
             if file.attrs.get("format_version", 0):
                 self.preprocessor = Preprocessor.from_json(json.loads(file.attrs["preprocessor"]))
@@ -189,6 +192,8 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
                 "channel_statistics": json.dumps(_channel_statistics(dataset, stays, cleaned, split["train"])),
             }
         )
+        if stays.simulated:  # real cohorts keep the bytes, and so the checksum, that they always had
+            file.attrs["simulated"] = True
 
 
 def _channel_statistics(dataset: Dataset, stays: Stays, cleaned: Stays, training: np.ndarray) -> dict[str, Any]:

@@ -19,12 +19,14 @@ class Stays:
       values: [hours, channels] float32, raw, NaN where not measured; categorical channels hold level codes.
         Column-major, since cleaning and scaling go channel by channel.
       labels: [hours, tasks] float32, NaN where unlabelled.
+      simulated: whether they come from the simulator, and so belong to nobody.
     """
 
     names: np.ndarray
     lengths: np.ndarray
     values: np.ndarray
     labels: np.ndarray
+    simulated: bool = False
 
     @classmethod
     def from_rows(

@@ -128,7 +128,7 @@ class Comparison:
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown, the caption below it."""
-        lines = ["| | seeds | " + " | ".join(self._header(column) for column in self.table.columns) + " |"]
+        lines = ["| | seeds | " + " | ".join(self.header(column) for column in self.table.columns) + " |"]
         lines += ["|---" * (len(self.table.columns) + 2) + "|"]
         for row in self.rows:
             cells = [self._text(self.cells[row.name, column], "**{}**", " ± ", "†") for column in self.table.columns]
@@ -144,7 +144,7 @@ class Comparison:
             r"\begin{tabular}{lr" + "l" * len(self.table.columns) + "}",
             r"\toprule",
         ]
-        lines += [" & ".join(["", "seeds", *(_latex(self._header(column)) for column in self.table.columns)]) + r" \\"]
+        lines += [" & ".join(["", "seeds", *(_latex(self.header(column)) for column in self.table.columns)]) + r" \\"]
         block = None
         for row in self.rows:
             lines += [r"\midrule"] if row.block != block else []
@@ -201,7 +201,8 @@ class Comparison:
             for cell in [self.cells[row.name, column]]
         ]
 
-    def _header(self, column: Column) -> str:
+    def header(self, column: Column) -> str:
+        """Of a column, as the table says it."""
         parts = [f"{column.labels:.0%} of labels"] if column.labels != 1 else []
         parts += [column.task.replace("_", " ")] if len(self.table.tasks) > 1 else []
         return " ".join([*parts, METRICS[column.metric], HEADS[column.head]])

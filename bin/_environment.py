@@ -3,7 +3,6 @@
 import os
 import pathlib
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -15,7 +14,6 @@ if python != sys.executable or "GLIBC_TUNABLES" not in os.environ:
     os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     os.execv(python, [python, *sys.orig_argv[1:]])
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow's start-up notes are not for our users
 sys.path[0] = str(ROOT)
 
 try:
@@ -27,16 +25,5 @@ except ImportError:
 
 
 def import_tensorflow_quietly() -> None:
-    """Imports TensorFlow without the notes that its C++ part prints however it is asked not to; errors are shown."""
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as notes:
-        os.dup2(notes.fileno(), 2)
-        try:
-            import tensorflow  # noqa: F401
-        except BaseException:
-            notes.seek(0)
-            os.write(kept, notes.read())
-            raise
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+    """Imports TensorFlow without its notes; not at start-up, since `--help` has to be fast."""
+    import ncl_tf.quiet  # noqa: F401

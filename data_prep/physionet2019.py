@@ -28,7 +28,7 @@ from data_prep import common, sources
 from ncl_tf import cli
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.declaration import Channel
-from ncl_tf.data.splits import published_split, random_split
+from ncl_tf.data.splits import check_published, published_split, random_split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
@@ -195,7 +195,10 @@ def define_flags() -> None:
 
 def main() -> None:
     output = common.checked_output()
-    stays, checksum = read_stays([pathlib.Path(source) for source in flags.FLAGS.source])
+    paths = [pathlib.Path(source) for source in flags.FLAGS.source]
+    if flags.FLAGS.split == "published":
+        check_published(np.array([stay for stay, _, _ in find_stays(paths)]))  # before anything is read
+    stays, checksum = read_stays(paths)
     septic = stays.ever_positive()
     if flags.FLAGS.split == "published":
         split = published_split(stays.names, septic)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from ncl_tf.data.ward.folder import MARKER
 from ncl_tf.errors import InputError
 
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz")
 # What damaged archives raise.
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, OSError)
 Files = Iterator[tuple[str, Callable[[], bytes]]]  # (name inside the source, function that reads it)
@@ -29,6 +30,11 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
     try:
         return _zip(path, suffix) if zipfile.is_zipfile(path) else _tar(path, suffix)
     except DAMAGE as error:
+        if not path.name.endswith(ARCHIVES):
+            kind = f"a {path.suffix} file" if path.suffix else "a file of another kind"
+            raise InputError(
+                f"{path}: {kind}; expected is a folder, zip or tar of {suffix} files, or one such file"
+            ) from error
         raise InputError(
             f"{path}: neither a folder nor a whole zip or tar file ({error}); "
             "a truncated download looks like this, fetch it again"

@@ -154,6 +154,7 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
     columns += [schema["split"]] if "split" in schema else []
     table, place = open_table(path, columns, "the schema names")
     names, index, order, hours, values = read_rows(table, dataset, schema["stay"], schema["hour"], place)
+    check_static(table, dataset, names, index, order, values, place)
     labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
     stays = Stays.from_rows(names, np.bincount(index), hours, values, labels)
     if dataset.hour:
@@ -205,6 +206,28 @@ def read_rows(
     for position, channel in enumerate(dataset.channels):
         values[:, position] = common.numbers(table[channel.name], channel, place)[order]
     return names, index, order, hours[order], values
+
+
+def check_static(
+    table: pa.Table,
+    dataset: Dataset,
+    names: np.ndarray,
+    index: np.ndarray,
+    order: np.ndarray,
+    values: np.ndarray,
+    place: Callable[[int], str],
+) -> None:
+    """Refuses a static channel with two values in one stay; arguments as `read_rows` takes and gives them."""
+    for position, channel in enumerate(channel for channel in dataset.channels if channel.static):  # they come first
+        known = np.flatnonzero(~np.isnan(values[:, position]))
+        same_stay = np.diff(index[order[known]]) == 0
+        for change in np.flatnonzero(same_stay & (np.diff(values[known, position]) != 0)):
+            before, row = order[known[change : change + 2]]
+            cells = [str(table[channel.name][int(at)].as_py()) for at in (before, row)]
+            raise InputError(
+                f"{place(row)}, column {channel.name}: {cells[1]!r}, but stay {names[index[row]]} has {cells[0]!r} at "
+                f"{place(before)}; a static channel has one value in a stay"
+            )
 
 
 def read_keys(

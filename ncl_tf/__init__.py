@@ -1,17 +1,19 @@
 """Neighborhood Contrastive Learning for online patient monitoring (Yeche et al., ICML 2021)."""
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import os
-
     from ncl_tf.serving.loading import Model
 
 __version__ = "0.1.0"
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow starts: its notes are not for our users
+
 
 def load(folder: "str | os.PathLike") -> "Model":
     """An exported model: `encoder/` or `classifier/` of a run, or what `bin/export` wrote."""
-    from ncl_tf.serving.loading import Model  # TensorFlow only for those who need it
+    from ncl_tf import quiet  # noqa: F401 - TensorFlow, only for those who need it
+    from ncl_tf.serving.loading import Model
 
     return Model(folder)

@@ -12,16 +12,20 @@ from collections.abc import Callable
 
 import pytest
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-from data_prep import mimic3_benchmark, physionet2019  # noqa: E402 - after the log level is set
-from ncl_tf.data.cohort import write_cohort  # noqa: E402
-from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019  # noqa: E402
-from ncl_tf.data.simulate import write_ward  # noqa: E402
-from ncl_tf.data.splits import random_split  # noqa: E402
+from data_prep import mimic3_benchmark, physionet2019
+from ncl_tf.data.cohort import write_cohort
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.simulate import write_ward
+from ncl_tf.data.splits import random_split
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONGEST = ("test_bin_reproduce.py", "test_learning.py", "test_evaluate.py", "test_end_to_end.py", "test_momentum.py")
+
+
+# For all tests and the processes that they start: compiled code need not be fast, and two workers share two cores.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+for _variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -82,7 +82,7 @@ def test_physionet2019(run, ward, ward_cohort, tmp_path):
     result = run(*command)
     assert result.returncode == 0, result.stderr
     assert f"written: {output}" in result.stdout
-    assert "in the paper" in result.stdout
+    assert "not the paper's cohort, which has 25,813 / 6,454 / 8,066 stays" in result.stdout
     assert "100%" in result.stderr  # of the progress bar
     written = output.read_bytes()
     assert written == ward_cohort.read_bytes()
@@ -168,6 +168,7 @@ def test_published_split_needs_all_stays(run, ward, tmp_path):
     output = tmp_path / "out" / "cohort.h5"
     result = run("bin/prepare", "physionet2019", f"--source={ward}", f"--output={output}")
     assert_fails(result, "the 20336 stays of set A and the 20000 of set B together; got 72 and 0 of 72 stays", output)
+    assert "reading" not in result.stderr  # refused before
 
 
 @pytest.mark.parametrize(
@@ -238,6 +239,9 @@ def test_bin_cohort(run, ward_cohort, tmp_path):
     assert (missing.returncode, missing.stdout) == (1, "")
     assert missing.stderr.startswith(f"error: {tmp_path / 'none.h5'}: no such file")
     assert run("bin/cohort", "describe").returncode == 1
+    misspelt = run("bin/cohort", "descrbe", ward_cohort)
+    assert (misspelt.returncode, misspelt.stdout) == (1, "")
+    assert misspelt.stderr.startswith("error: no command 'descrbe'; allowed: describe, --help\n")
     assert "Usage: bin/cohort describe FILE" in run("bin/cohort", "--help").stdout
 
 

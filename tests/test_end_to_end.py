@@ -31,8 +31,6 @@ TINY = {
 SUPERVISED = {"protocol.batch_size": 256, "protocol.patience": 2, "rate": 1e-3, "max_minutes": 30}
 FIXED = {"batch_size": 256, "report_every": 5, "steps": 30}
 
-pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
-
 
 @pytest.fixture(autouse=True)
 def no_configuration_stays() -> Iterator[None]:
@@ -130,40 +128,41 @@ def test_a_run_killed_after_the_choice_is_finished(
 # Killed
 
 
-def start(method: str, data: pathlib.Path, run_dir: pathlib.Path) -> subprocess.Popen:
-    """bin/train in a process of its own."""
-    flags = [f"--gin_param={param}" for param in params(method, data)]
-    command = [sys.executable, ROOT / "bin/train", f"--gin_file=gin/paper/{method}.gin", f"--run_dir={run_dir}", *flags]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def test_killed_runs_end_like_those_that_were_left_alone(
+def test_a_killed_run_ends_like_one_that_was_left_alone(
     finished: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
 ) -> None:
-    """SIGKILL after a checkpoint, of End-to-End and of an auto-encoder; then the same command again."""
-    whole = {"end_to_end": finished, "seq2seq_ae": tmp_path / "whole"}
-    killed = {method: tmp_path / method for method in whole}
-    processes = {method: start(f"physionet2019/{method}", ward_cohort, killed[method]) for method in whole}
-    while processes:
-        for method, process in list(processes.items()):
-            assert process.poll() is None, process.stderr.read()
-            if runs.Run(killed[method]).checkpoints:
-                os.kill(process.pid, signal.SIGKILL)
-                assert processes.pop(method).wait() == -signal.SIGKILL
+    """SIGKILL after a checkpoint; then the same command again."""
+    run_dir = tmp_path / "run"
+    flags = [f"--gin_param={param}" for param in params("end_to_end", ward_cohort)]
+    command = [sys.executable, ROOT / "bin/train", "--gin_file=gin/paper/physionet2019/end_to_end.gin", *flags]
+    process = subprocess.Popen([*command, f"--run_dir={run_dir}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while not runs.Run(run_dir).checkpoints:
+        assert process.poll() is None, process.stderr.read()
         time.sleep(0.002)
-    train(tmp_path / "whole", ward_cohort, "physionet2019/seq2seq_ae")
-    for method, run_dir in killed.items():
-        first = int(runs.Run(run_dir).checkpoints[-1].stem.split("-")[1])
-        assert 0 < first < record(whole[method])["step"]
-        capfd.readouterr()
-        train(run_dir, ward_cohort, f"physionet2019/{method}")
-        assert f"going on from step {first}" in capfd.readouterr().out
-        assert_equal_runs(whole[method], run_dir)
-        assert record(run_dir)["stopped_by_budget"] is False
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    first = int(runs.Run(run_dir).checkpoints[-1].stem.split("-")[1])
+    assert 0 < first < record(finished)["step"]
+    train(run_dir, ward_cohort)
+    assert f"going on from step {first}" in capfd.readouterr().out
+    assert_equal_runs(finished, run_dir)
+    assert record(run_dir)["stopped_by_budget"] is False
     names = checkpoint(finished)
     assert {"best/epoch", "best/loss", "adam/iteration"} <= names.keys()
     weights = [name for name in names if name.startswith("classifier/") and "mean" not in name and "loss" not in name]
     assert {"best/" + name.replace("/", ".") for name in weights} <= names.keys()
+
+
+def test_an_autoencoder_goes_on_from_a_checkpoint(ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd) -> None:
+    method = "physionet2019/seq2seq_ae"
+    train(tmp_path / "whole", ward_cohort, method)
+    run_dir = shutil.copytree(tmp_path / "whole", tmp_path / "run")
+    runs.Run(run_dir).checkpoints[-1].unlink()
+    kept = {name: value for name, value in record(run_dir).items() if name not in ("result", "stopped_by_budget")}
+    (run_dir / "run.json").write_text(json.dumps(kept | {"status": "started"}))
+    train(run_dir, ward_cohort, method)
+    assert "going on from step 25" in capfd.readouterr().out
+    assert_equal_runs(tmp_path / "whole", run_dir)
 
 
 # The cap

@@ -28,9 +28,6 @@ TINY = {
 }
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
-
-
 @pytest.fixture(autouse=True)
 def eager() -> Iterator[None]:
     """Without graphs: tracing one costs more than a few steps."""

@@ -109,15 +109,15 @@ def _prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, int]:
     return name, len(chosen)
 
 
-def export_untrained(folder: pathlib.Path, cohort: Cohort) -> None:
-    """An untrained classifier of the paper's size."""
+def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
+    """An untrained classifier, of the paper's size where `settings` of the encoder do not say otherwise."""
     from ncl_tf.data.windows import HISTORY
     from ncl_tf.encoders import Encoder
     from ncl_tf.evaluation.heads import make_head
     from ncl_tf.methods.supervised import Classifier
     from ncl_tf.serving.export import export_classifier
 
-    classifier = Classifier(Encoder(cohort.static_columns), make_head("mlp", 2), 0, np.ones(2, np.float32))
+    classifier = Classifier(Encoder(cohort.static_columns, **settings), make_head("mlp", 2), 0, np.ones(2, np.float32))
     classifier.build((None, HISTORY, len(cohort.columns)))
     evaluation = dict.fromkeys(("name", "protocol", "best_epoch"), "none: untrained") | {
         "question": {"task": cohort.tasks[0].name, "split": "test"},

@@ -46,7 +46,7 @@ class Channel:
         if (self.kind == "categorical") != (len(self.levels) > 1):
             raise InputError(
                 f"{where}: a categorical channel has two or more levels, a continuous one none; "
-                f"got kind {self.kind!r} with levels {list(self.levels)}"
+                f"got kind {self.kind!r} with levels {self._written}"
             )
         if len(set(self.levels)) < len(self.levels):
             raise InputError(f"{where}: levels {list(self.levels)} repeat a value")
@@ -54,9 +54,7 @@ class Channel:
             raise InputError(f"{where}: low {self.low} is not below high {self.high}")
         for text, level in self.spellings.items():
             if level not in self.levels:
-                raise InputError(
-                    f"{where}: spelling {text!r} means level {level}, which is not one of {list(self.levels)}"
-                )
+                raise InputError(f"{where}: spelling {text!r} means level {level}, which is not one of {self._written}")
             if self._folded[text.casefold()] != level:
                 raise InputError(f"{where}: spelling {text!r} occurs twice, but for its case, with different levels")
 
@@ -81,6 +79,12 @@ class Channel:
     @functools.cached_property
     def _folded(self) -> dict[str, float]:
         return {spelling.casefold(): level for spelling, level in self.spellings.items()}
+
+    @property
+    def _written(self) -> list[str | float]:
+        """The levels as the source writes them: texts where the codes are ours."""
+        texts = [next((text for text, code in self.spellings.items() if code == level), level) for level in self.levels]
+        return texts if self.text_only else list(self.levels)
 
     @property
     def allowed(self) -> str:

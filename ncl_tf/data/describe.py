@@ -31,20 +31,24 @@ def counts(cohort: Cohort) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def describe(path: str | pathlib.Path, channels: bool = True) -> str:
-    """Counts per split beside the paper's where it has them; with `channels`, also missingness and ranges."""
+    """Counts per split, beside the paper's where the stays are split as there; with `channels`, also missingness and ranges."""
     cohort = Cohort(path)
-    paper = PAPER_COUNTS.get(cohort.name, {})
+    table, paper = counts(cohort), PAPER_COUNTS.get(cohort.name, {})
+    published = paper.get("stays") == table[""]["stays"]
     lines = [
         f"{cohort.path}: {cohort.name}, {len(cohort.columns)} columns, the first {cohort.static_columns} static",
         "",
         f"{'':34}{'train':>12}{'val':>12}{'test':>12}",
     ]
-    for task, rows in counts(cohort).items():
+    for task, rows in table.items():
         for what, numbers in rows.items():
             lines.append(_row(f"{task}: {what}" if task else what, numbers))
-            published = paper.get(task, {}).get(what) if task else paper.get(what)
-            if published:
-                lines.append(_row("  in the paper", published, "  same" if published == numbers else "  differs"))
+            theirs = paper.get(task, {}).get(what) if task else paper.get(what)
+            if published and theirs:
+                lines.append(_row("  in the paper", theirs, "  same" if theirs == numbers else "  differs"))
+    if paper and not published:
+        stays = " / ".join(f"{number:,}" for number in paper["stays"])
+        lines += ["", f"not the paper's cohort, which has {stays} stays"]
     if channels:
         lines += ["", *_channel_lines(cohort)]
     return "\n".join(lines)

@@ -1,5 +1,7 @@
 """From a split to batches of windows: the last 48 hours before each sample, gathered in the graph from one table."""
 
+import ncl_tf.quiet  # noqa: F401, I001 - before TensorFlow
+
 import numpy as np
 import tensorflow as tf
 

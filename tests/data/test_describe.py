@@ -10,6 +10,7 @@ from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.describe import counts, describe
 from ncl_tf.data.splits import SPLITS, random_split
+from ncl_tf.data.stays import Stays
 
 
 def test_counts_equal_loops(mimic_ward_cohort):
@@ -28,12 +29,20 @@ def test_counts_equal_loops(mimic_ward_cohort):
     assert table["decompensation"]["positive hours"][0] > 0
 
 
-def test_text_has_the_counts_beside_the_paper(ward_cohort):
+def test_text_has_the_counts_beside_the_paper_only_where_the_stays_are_split_as_there(ward_cohort, tmp_path):
     text = describe(ward_cohort)
     assert "physionet2019, 40 columns, the first 5 static" in text
-    stays, paper = re.search(r"^stays +(.*)\n +in the paper +(.*)$", text, re.MULTILINE).groups()
+    stays = re.search(r"^stays +(.*)$", text, re.MULTILINE)[1]
     assert stays.split() == [str(len(Cohort(ward_cohort)[split].patient_windows)) for split in SPLITS]
-    assert paper.split() == ["25,813", "6,454", "8,066", "differs"]
+    assert "in the paper" not in text
+    assert "not the paper's cohort, which has 25,813 / 6,454 / 8,066 stays" in text
+    ends = np.cumsum([0, 25813, 6454, 8066])
+    split = {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(SPLITS)}
+    hours = np.zeros((ends[-1], len(PHYSIONET2019.channels)), np.float32)  # one of each stay
+    stays = Stays(np.arange(ends[-1]).astype(str), np.ones(ends[-1], int), hours, np.ones((ends[-1], 1), np.float32))
+    write_cohort(tmp_path / "same_stays.h5", PHYSIONET2019, stays, split, "")
+    text = describe(tmp_path / "same_stays.h5", channels=False)
+    assert re.search(r"^stays +25,813 .*\n +in the paper +25,813 +6,454 +8,066  same$", text, re.MULTILINE)
     assert re.search(r"sepsis: positive hours .*\n +in the paper +17,891 +4,475 +5,550  differs", text)
 
 

@@ -83,6 +83,12 @@ def test_file_that_is_no_archive(tmp_path):
     (tmp_path / "training_setA.zip").write_text("HR|O2Sat\n1|2\n")
     with pytest.raises(InputError, match=r"training_setA\.zip: neither a folder nor a whole zip"):
         contents(tmp_path / "training_setA.zip")
+    for name, kind in (("hourly.xlsx", "a .xlsx file"), ("stays", "a file of another kind")):
+        (tmp_path / name).write_text("stay,hour\n1,2\n")
+        with pytest.raises(
+            InputError, match=rf"{name}: {kind}; expected is a folder, zip or tar of \.csv files, or one"
+        ):
+            contents(tmp_path / name)
     with pytest.raises(InputError, match="nowhere: no such file or folder"):
         contents(tmp_path / "nowhere")
 

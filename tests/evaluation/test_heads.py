@@ -48,16 +48,15 @@ def cohort(ward_cohort):
 @pytest.fixture(scope="module")
 def encoder():
     keras.utils.set_random_seed(1)
-    encoder = Encoder(5, filters=16)
+    encoder = Encoder(5, filters=16, dilations=(1, 24))  # sees all 48 hours
     encoder.build((None, 48, 40))
     return encoder
 
 
-@pytest.mark.parametrize("kind", ["linear", "mlp"])
-def test_cached_embeddings_follow_the_frozen_encoder(kind, cohort, encoder):
-    """Same losses, epoch by epoch, whether embeddings are looked up or computed in every step; the encoder stays."""
-    before = encoder.get_weights()
-    cached, through = ({}, {})
+@pytest.fixture(scope="module")
+def samples(cohort, encoder):
+    """Training and validation samples whose embeddings are looked up, and such whose are computed when asked for."""
+    cached, through = {}, {}
     for split in ("train", "val"):
         windows = Windows(cohort[split])
         classes = cohort[split].classes[:, 0]
@@ -65,12 +64,17 @@ def test_cached_embeddings_follow_the_frozen_encoder(kind, cohort, encoder):
         through[split] = Samples(
             lambda rows, windows=windows: encoder(windows.gather(rows)["window"]), cached[split].rows, classes
         )
-    weights = class_weights(cached["train"].classes, 2, balanced=True)
+    return cached, through
+
+
+@pytest.mark.parametrize("kind", ["linear", "mlp"])
+def test_cached_embeddings_follow_the_frozen_encoder(kind, encoder, samples):
+    """Same losses, epoch by epoch, whether embeddings are looked up or computed in every step; the encoder stays."""
+    before = encoder.get_weights()
+    weights = class_weights(samples[0]["train"].classes, 2, balanced=True)
     curves = [
-        fit(
-            built(kind, 2, 64), samples["train"], samples["val"], weights, 1e-2, seed=3, batch_size=256, max_epochs=3
-        ).curve
-        for samples in (cached, through)
+        fit(built(kind, 2, 64), some["train"], some["val"], weights, 1e-2, seed=3, batch_size=256, max_epochs=3).curve
+        for some in samples
     ]
     for one, other in zip(*curves, strict=True):
         assert one == pytest.approx(other, rel=1e-5)

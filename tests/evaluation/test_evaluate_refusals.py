@@ -1,0 +1,92 @@
+"""Judging runs: what is refused, with which words, and that nothing of it leaves traces."""
+
+import json
+import pathlib
+import shutil
+from collections.abc import Callable
+
+import h5py
+import pytest
+
+from ncl_tf.errors import InputError
+from ncl_tf.evaluation.evaluate import Question, evaluate, load_run
+
+
+def contents(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folders_without_an_encoder_are_refused(ncl_w: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InputError, match="no run.json, so not a run directory"):
+        evaluate(tmp_path, Question())
+    run_dir = shutil.copytree(ncl_w, tmp_path / "run")
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps(record | {"status": "started"}))
+    with pytest.raises(InputError, match=r"the training has not finished \(step 2\), so there is no encoder"):
+        evaluate(run_dir, Question())
+    (run_dir / "run.json").write_text(json.dumps(record))
+    (run_dir / "checkpoints" / "step-00000002.npz").unlink()  # the one before must not be taken for it
+    with pytest.raises(InputError, match="no readable checkpoint of step 2, so there is no encoder to judge"):
+        evaluate(run_dir, Question())
+
+
+def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
+    ncl_w: pathlib.Path, ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(InputError, match="42 columns, but the run was trained on 40"):
+        evaluate(ncl_w, Question(), cohort=str(mimic_ward_cohort))
+    copy = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
+    assert load_run(ncl_w, str(copy), ())[1].path == copy
+    with h5py.File(copy, "r+") as file:
+        file["labels/test"][0] = 1 - file["labels/test"][0]
+    with pytest.raises(InputError, match="another cohort than the run's; its SHA-256 is"):
+        evaluate(ncl_w, Question(), cohort=str(copy))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"task": "mortality"}, "no task 'mortality'; this cohort has sepsis"),
+        ({"labels": 0.0}, "the fraction of labels is 0.0; allowed: above 0, up to 1"),
+        ({"labels": 1.5}, "the fraction of labels is 1.5; allowed: above 0, up to 1"),
+        ({"labels": 0.05}, "training stays with a positive hour is no stay at all"),
+        ({"head": "deep"}, "head is 'deep'; allowed: linear, mlp"),
+        ({"features": "all"}, "features is 'all'; allowed: representation, last_hour, window"),
+        ({"split": "holdout"}, "split is 'holdout'; allowed: train, val, test"),
+    ],
+)
+def test_bad_questions_are_refused_and_leave_no_traces(ncl_w: pathlib.Path, asked: dict, message: str) -> None:
+    before = contents(ncl_w)
+    with pytest.raises(InputError) as error:
+        evaluate(ncl_w, Question(**asked))
+    assert message in str(error.value)
+    assert contents(ncl_w) == before
+
+
+def test_an_evaluation_of_that_name_is_kept(ncl_w: pathlib.Path) -> None:
+    question = Question(head="linear", features="last_hour", split="train")
+    path = ncl_w / "evaluations" / "sepsis-linear-last_hour-train.json"
+    evaluate(ncl_w, question)
+    before = contents(ncl_w)
+    with pytest.raises(InputError, match=f"{path.name}: exists already; pass --overwrite to make it anew"):
+        evaluate(ncl_w, question)
+    assert contents(ncl_w) == before
+    evaluate(ncl_w, question, overwrite=True)
+    assert path.read_bytes() != before[path]  # its time of making
+
+
+def test_parameters_of_the_training_cannot_be_changed(ncl_w: pathlib.Path) -> None:
+    with pytest.raises(InputError, match=r"--gin_param sets alpha = 0.9; allowed: bindings of the protocol"):
+        evaluate(ncl_w, Question(), gin_params=("alpha = 0.9",))
+
+
+def test_a_split_of_one_class_is_refused(
+    ncl_w: pathlib.Path, adopted: Callable[..., pathlib.Path], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    path = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "healthy.h5"))
+    with h5py.File(path, "r+") as file:
+        file["labels/test"][:] = 0
+    run_dir = adopted(ncl_w, path, tmp_path / "run")
+    with pytest.raises(InputError, match=r"the labelled hours of split 'test' have only class \[0\]; two are needed"):
+        evaluate(run_dir, Question(head="linear", features="last_hour"), cohort=str(path))
+    assert not (run_dir / "evaluations").exists()

@@ -9,10 +9,11 @@ import keras
 import tensorflow as tf
 from tqdm import tqdm
 
-from ncl_tf.config import bindings, typed
+from ncl_tf.config import bindings
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
+from ncl_tf.factories import typed
 from ncl_tf.plans import Best, Clock, EarlyStopping, FixedSteps
 from ncl_tf.runs import Run
 from ncl_tf.serving.export import export_encoder

@@ -84,8 +84,8 @@ class Alone:
         """Whether it holds on any worker; all have to ask together."""
         return here
 
-    def check_same(self, step: int) -> None:
-        """Refuses to begin at another step than the other workers."""
+    def check_same(self, what: str, value: int) -> None:
+        """Refuses a value that is not the same on all workers; all have to ask together."""
 
     def check_batch(self, batch_size: int) -> None:
         """Refuses batches that the replicas cannot share equally."""
@@ -135,11 +135,11 @@ class Together(Alone):
     def any(self, here: bool) -> bool:
         return self._sum(int(here)) > 0
 
-    def check_same(self, step: int) -> None:
-        if self._sum(step) != step * self.replicas:
+    def check_same(self, what: str, value: int) -> None:
+        if self._sum(value) != value * self.replicas:
             raise InputError(
-                f"worker {self.part[0]} would begin at step {step}, another one elsewhere; "
-                "allowed: one run directory for all workers, in a folder that they share"
+                f"worker {self.part[0]}: its {what} is not that of all workers; "
+                "allowed: the same command on each, with one run directory in a folder that they share"
             )
 
     def check_batch(self, batch_size: int) -> None:
@@ -156,7 +156,7 @@ class Together(Alone):
         except LOST as error:
             if self.part[1] == 1:
                 raise
-            reason = re.sub(r".*aborted by: ", "", error.message.splitlines()[0])
+            reason = (re.search(r"aborted by: (.+)", error.message) or re.search(r"(.+)", error.message))[1]
             kept = [int(path.stem.split("-")[1]) for path in run.checkpoints]
             raise InputError(
                 f"worker {self.part[0]}: another worker was lost at step {self._step} ({reason}). "
@@ -218,7 +218,7 @@ def _connected(cluster: Cluster, wait: float) -> tf.distribute.Strategy:
     CollectiveAllReduceExtended._check_health_initial_timeout = wait
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
+    except (RuntimeError, *LOST) as error:
         raise InputError(
             f"worker {cluster.index}: after {wait:g} seconds, not all workers are there ({', '.join(cluster.workers)}); "
             "allowed: all are started within --wait seconds and can reach each other"

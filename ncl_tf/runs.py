@@ -17,6 +17,7 @@ import os
 import pathlib
 import platform
 import subprocess
+import zlib
 from typing import Any, Protocol
 
 import keras
@@ -48,7 +49,7 @@ class Run:
         self.folder = pathlib.Path(folder)
         self.record: dict[str, Any] = {}
         self.writes = True
-        self._config = ""
+        self._config, self._facts = "", {}
 
     def open(self, config: str, facts: dict[str, Any]) -> None:
         """Reads the record of a run with the same configuration and facts, or begins one, of which nothing is written yet.
@@ -57,7 +58,7 @@ class Run:
             config: the whole configuration, as gin prints it.
             facts: what else must not change, such as the cohort's checksum and columns.
         """
-        self._config = config
+        self._config, self._facts = config, facts
         if (self.folder / "run.json").exists():
             self.read()
             self._check_same(facts)
@@ -105,6 +106,12 @@ class Run:
                 f"{self.folder}: holds a run with another configuration; name another --run_dir, or use the same. "
                 "Different are\n" + "\n".join(different)
             )
+
+    @property
+    def fingerprint(self) -> int:
+        """The same for the same configuration and facts, wherever the cohort lies."""
+        wanted = bindings(self._config) | {"cohort": ""}
+        return zlib.crc32(json.dumps([wanted, self._facts], sort_keys=True).encode())
 
     @property
     def finished(self) -> bool:

@@ -67,6 +67,7 @@ def train(
     run.writes = group.chief
     clock = Clock(run.record["wall_seconds"], max_minutes, group.any)
     with group.losses_told(run):
+        group.check_same("configuration or cohort", run.fingerprint)
         with group.scope():
             model = method(cohort=data, seed=seed, fast=fast)
             plan = getattr(model, "early_stopping", None) or FixedSteps(
@@ -79,7 +80,7 @@ def train(
             _build(model, data, plan, jit_compile and group.replicas == 1)
             best = Best(model) if plan.chooses else None
             first = run.restore(model, best)
-            group.check_same(first)
+            group.check_same(f"first step, {first},", first)
             run.forget_after(first)
             _announce(run, data, model, training.count, plan, first, group)
             _train(run, model, plan, best, training, validation, clock, group)

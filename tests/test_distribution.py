@@ -13,7 +13,6 @@ import time
 import gin
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from ncl_tf import config, runs, training
 
@@ -93,9 +92,7 @@ def alone(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -
     """The run of one process on the joint batch."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
     config.load(["paper/physionet2019/ncl_w.gin"], params(ward_cohort))
-    tf.config.run_functions_eagerly(True)  # tracing graphs costs more than a few steps
     training.train(runs.Run(run_dir))
-    tf.config.run_functions_eagerly(False)
     gin.clear_config()
     return run_dir
 
@@ -119,21 +116,21 @@ def weights_at_the_end(results: list[tuple]) -> set[str]:
     for code, _, err in results:
         assert code == 0, err
     told = [
-        re.search(rf"^worker (\d): ended at step {STEPS} with weights (\w{{16}})$", out, re.M) for _, out, _ in results
+        re.search(rf"^worker (\d): ended at step {STEPS} with weights (\w{{16}})$", out, re.MULTILINE)
+        for _, out, _ in results
     ]
     assert [match[1] for match in told] == ["0", "1"]
     return {match[2] for match in told}
 
 
-@pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
 def test_a_lost_worker_stops_the_other_and_both_go_on_to_where_one_process_ends(
     ward_cohort: pathlib.Path, alone: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     run_dir = tmp_path / "run"
     ((code, _, err),) = train_on_two_workers(ward_cohort, run_dir, kill=1)
     assert code == 1, err
-    message = r"error: worker 0: another worker was lost at step \d\d \(.*\). Start all workers again with the same commands: "
-    assert re.search(rf"^{message}they go on from step [12]0$", err, re.M), err
+    lost = r"^error: worker 0: another worker was lost at step \d\d \(.*(reset|closed|down|failed).*\)\. "
+    assert re.search(lost + r"Start all .* with the same commands: they go on from step [12]0$", err, re.MULTILINE), err
     assert json.loads((run_dir / "run.json").read_text())["status"] == "started"
     results = train_on_two_workers(ward_cohort, run_dir)
     assert len(weights_at_the_end(results)) == 1

@@ -3,10 +3,10 @@
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from ncl_tf.errors import InputError
@@ -112,7 +112,7 @@ class EarlyStopping:
     def over(self, step: int, hours: int, best: "Best") -> bool:
         """Whether the validation loss has not fallen for `patience` epochs, or `max_epochs` are done."""
         done = self.epoch(step, hours) - 1
-        return done >= self.max_epochs or done - int(best.epoch) >= self.patience
+        return done >= self.max_epochs or done - int(best.epoch.numpy()) >= self.patience
 
     def held_out(self, validation: Any, seed: int) -> tf.data.Dataset:
         """All of the validation split's samples."""
@@ -135,7 +135,7 @@ class Best:
             self.epoch = keras.Variable(0, dtype="int32", trainable=False, name="epoch")
             self.loss = keras.Variable(math.inf, dtype="float64", trainable=False, name="loss")
             self._pairs = [
-                (weight, keras.Variable(np.array(weight), trainable=False, name=weight.path.replace("/", ".")))
+                (weight, keras.Variable(weight.numpy(), trainable=False, name=weight.path.replace("/", ".")))
                 for weight in model.trainable_variables
             ]
 
@@ -146,7 +146,7 @@ class Best:
 
     def update(self, epoch: int, loss: float) -> None:
         """Keeps the model's weights if `loss` is the lowest so far."""
-        if loss < float(self.loss):
+        if loss < float(self.loss.numpy()):
             self.epoch.assign(epoch)
             self.loss.assign(loss)
             for weight, kept in self._pairs:
@@ -161,12 +161,13 @@ class Best:
 class Clock:
     """Wall time of a run from its beginning, however often it was interrupted, and a cap on it."""
 
-    def __init__(self, spent: float, max_minutes: float | None) -> None:
-        """Takes the seconds spent before, and the cap; None: no cap."""
+    def __init__(self, spent: float, max_minutes: float | None, any_worker: Callable[[bool], bool] = bool) -> None:
+        """Takes the seconds spent before, the cap (None: no cap), and what says whether a thing holds on any worker."""
         if max_minutes is not None and not max_minutes > 0:
             raise InputError(f"max_minutes is {max_minutes}; allowed: above 0, or None for no cap")
         self._began = time.monotonic() - spent
         self._cap = math.inf if max_minutes is None else 60 * max_minutes
+        self._any_worker = any_worker
 
     @property
     def seconds(self) -> float:
@@ -180,8 +181,8 @@ class Clock:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
-        return self.left <= 0
+        """Whether the time is up; workers that train together have to ask together."""
+        return self._cap < math.inf and self._any_worker(self.left <= 0)
 
 
 def schedule(

@@ -10,12 +10,14 @@ encoder/                 SavedModel, written at the end
 """
 
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import os
 import pathlib
 import platform
 import subprocess
+import zlib
 from typing import Any, Protocol
 
 import keras
@@ -36,12 +38,18 @@ class HasVariables(Protocol):
 
 
 class Run:
-    """One run directory."""
+    """One run directory.
+
+    Attributes:
+        record: what run.json holds.
+        writes: whether this process writes into the folder; of several workers that train together, one does.
+    """
 
     def __init__(self, folder: str | pathlib.Path) -> None:
         self.folder = pathlib.Path(folder)
         self.record: dict[str, Any] = {}
-        self._config = ""
+        self.writes = True
+        self._config, self._facts = "", {}
 
     def open(self, config: str, facts: dict[str, Any]) -> None:
         """Reads the record of a run with the same configuration and facts, or begins one, of which nothing is written yet.
@@ -50,7 +58,7 @@ class Run:
             config: the whole configuration, as gin prints it.
             facts: what else must not change, such as the cohort's checksum and columns.
         """
-        self._config = config
+        self._config, self._facts = config, facts
         if (self.folder / "run.json").exists():
             self.read()
             self._check_same(facts)
@@ -65,7 +73,7 @@ class Run:
 
     def start(self) -> None:
         """Writes configuration and record of a new run, once it is known to be valid: a refused one leaves no traces."""
-        if (self.folder / "run.json").exists():
+        if not self.writes or (self.folder / "run.json").exists():
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -100,6 +108,12 @@ class Run:
             )
 
     @property
+    def fingerprint(self) -> int:
+        """The same for the same configuration and facts, wherever the cohort lies."""
+        wanted = bindings(self._config) | {"cohort": ""}
+        return zlib.crc32(json.dumps([wanted, self._facts], sort_keys=True).encode())
+
+    @property
     def finished(self) -> bool:
         """Whether the training has ended."""
         return self.record.get("status") == "finished"
@@ -107,17 +121,20 @@ class Run:
     def save(self, **values: Any) -> None:
         """Writes run.json, with new values."""
         self.record.update(values)
-        files.write_json(self.folder / "run.json", self.record)
+        if self.writes:
+            files.write_json(self.folder / "run.json", self.record)
 
     def log(self, metrics: dict[str, float]) -> None:
         """Adds a line to metrics.jsonl."""
+        if not self.writes:
+            return
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
 
     def forget_after(self, step: int) -> None:
         """Drops logged lines of steps after the checkpoint that the run goes on from."""
         path = self.folder / "metrics.jsonl"
-        if path.exists():
+        if self.writes and path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
             whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
             files.write_text(path, "".join(whole))
@@ -134,10 +151,12 @@ class Run:
 
     def checkpoint(self, model: keras.Model, step: int, more: HasVariables | None = None) -> None:
         """Saves every variable of the model, its optimizer and `more`, and keeps the last few checkpoints."""
-        values = {path: np.asarray(variable) for path, variable in named_variables(model, more).items()}
+        values = {path: variable.numpy() for path, variable in named_variables(model, more).items()}
         broken = [path for path, value in values.items() if not np.isfinite(value).all()]
         if broken:
             raise InputError(f"step {step}: {broken[0]} is not finite, so training stops. {self.last_good()}")
+        if not self.writes:
+            return
         with (
             files.atomic_path(self.folder / "checkpoints" / f"step-{step:08d}.npz") as partial,
             partial.open("wb") as file,
@@ -148,13 +167,15 @@ class Run:
 
     def restore(self, model: keras.Model, more: HasVariables | None = None) -> int:
         """Puts the newest readable checkpoint into the model and `more`; returns its step, 0 if there is none."""
-        for path in reversed(self.checkpoints):
+        kept = self.checkpoints
+        for path in reversed(kept):
             try:
                 with np.load(path, allow_pickle=False) as archive:
                     values = {name: archive[name] for name in archive.files}
             except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
-                path.rename(path.with_suffix(".damaged"))
-                earlier = "the one before" if self.checkpoints else "the beginning: there is no other"
+                if self.writes:
+                    path.rename(path.with_suffix(".damaged"))
+                earlier = "the one before" if path != kept[0] else "the beginning: there is no other"
                 print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
                 continue
             assign(model, values, path, more)
@@ -175,6 +196,14 @@ def named_variables(model: keras.Model, more: HasVariables | None = None) -> dic
     if len(named) < len({id(variable) for variable in variables}):
         raise RuntimeError("two variables share a path; name the layers apart")
     return named
+
+
+def checksum(model: keras.Model) -> str:
+    """Tells whether two models of a kind have the same weights, to the last bit."""
+    digest = hashlib.sha256()
+    for path, variable in sorted(named_variables(model).items()):
+        digest.update(path.encode() + np.ascontiguousarray(variable.numpy()).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def assign(

@@ -9,19 +9,23 @@ import keras
 import tensorflow as tf
 from tqdm import tqdm
 
-from ncl_tf.config import bindings, typed
+from ncl_tf.config import bindings
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
+from ncl_tf.distribution import Alone
+from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
+from ncl_tf.factories import typed
 from ncl_tf.plans import Best, Clock, EarlyStopping, FixedSteps
-from ncl_tf.runs import Run
+from ncl_tf.runs import Run, checksum
 from ncl_tf.serving.export import export_encoder
 
 
-@gin.configurable(denylist=["run"])
+@gin.configurable(denylist=["run", "gather"])
 @typed
 def train(
     run: Run,
+    gather: Callable[[], Alone] = Alone,
     cohort: str = gin.REQUIRED,
     method: Callable[..., keras.Model] = gin.REQUIRED,
     budget: str = gin.REQUIRED,
@@ -42,6 +46,7 @@ def train(
 
     Args:
         run: the run directory.
+        gather: gives those who train together, see `ncl_tf.distribution`; a run may go on with others.
         cohort: path of the cohort file.
         method: makes the model from the cohort, the seed and `fast`.
         budget: name of the budget, for the record.
@@ -49,7 +54,7 @@ def train(
         seed: of initial weights, order of samples, views and queue.
         max_minutes: wall time after which the training ends as if it had come to its end; None: no cap.
         fast: the exact fast forms of encoder and objective instead of the readable ones.
-        jit_compile: compile the step with XLA.
+        jit_compile: compile the step with XLA; several replicas do without.
     """
     data = Cohort(cohort)
     run.open(gin.config_str(), _facts(data, seed, budget))
@@ -58,29 +63,39 @@ def train(
         return
     if not 0 <= seed < 2**32:
         raise InputError(f"seed is {seed}; allowed: 0 to {2**32 - 1}")
-    clock = Clock(run.record["wall_seconds"], max_minutes)
-    model = method(cohort=data, seed=seed, fast=fast)
-    plan = getattr(model, "early_stopping", None) or FixedSteps(
-        steps, batch_size, warmup, lowest_rate, highest_rate, report_every
-    )
-    training, validation = (Samples(model, data, split) for split in ("train", "val"))
-    plan.check(model, training.count)
-    optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
-    run.start()
-    model.build((None, model.window_hours, len(data.columns)))
-    model.compile(optimizer=optimizer, jit_compile=jit_compile)
-    optimizer.build(model.trainable_variables)
-    best = Best(model) if plan.chooses else None
-    first = run.restore(model, best)
-    run.forget_after(first)
-    _announce(run, data, model, training.count, plan, first)
-    _train(run, model, plan, best, training, validation, clock)
-    export_encoder(run.folder / "encoder", model.encoder, data, bindings(gin.config_str()), run.record)
-    (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
-    run.save(status="finished")
-    if run.record["stopped_by_budget"]:
-        print(f"stopped by budget: {max_minutes:g} minutes are over")
-    print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
+    group = gather()
+    run.writes = group.chief
+    clock = Clock(run.record["wall_seconds"], max_minutes, group.any)
+    with group.losses_told(run):
+        group.check_same("configuration or cohort", run.fingerprint)
+        with group.scope():
+            model = method(cohort=data, seed=seed, fast=fast)
+            plan = getattr(model, "early_stopping", None) or FixedSteps(
+                steps, batch_size, warmup, lowest_rate, highest_rate, report_every
+            )
+            training, validation = (Samples(model, data, split, group.part) for split in ("train", "val"))
+            plan.check(model, training.count)
+            group.check_batch(plan.batch_size)
+            run.start()
+            _build(model, data, plan, jit_compile and group.replicas == 1)
+            best = Best(model) if plan.chooses else None
+            first = run.restore(model, best)
+            group.check_same(f"first step, {first},", first)
+            run.forget_after(first)
+            _announce(run, data, model, training.count, plan, first, group)
+            _train(run, model, plan, best, training, validation, clock, group)
+        if run.writes:
+            _finish(run, model.encoder, data, max_minutes)
+        group.any(False)  # nobody leaves before the run is finished
+    if group.replicas > 1:
+        print(f"worker {group.part[0]}: ended at step {run.record['step']} with weights {checksum(model)}")
+
+
+def _build(model: keras.Model, cohort: Cohort, plan: FixedSteps | EarlyStopping, jit_compile: bool) -> None:
+    """Makes all variables, those of the optimizer, too."""
+    model.build((None, model.window_hours, len(cohort.columns)))
+    model.compile(optimizer=keras.optimizers.Adam(plan.learning_rate(), name="adam"), jit_compile=jit_compile)
+    model.optimizer.build(model.trainable_variables)
 
 
 def _train(
@@ -91,46 +106,61 @@ def _train(
     training: "Samples",
     validation: "Samples",
     clock: Clock,
+    group: Alone,
 ) -> None:
     """Trains to the plan's or the clock's end, with a checkpoint at every report; the weights to keep are in the model then."""
-    hours, step = training.count, int(model.optimizer.iterations)
+    hours, step = training.count, int(model.optimizer.iterations.numpy())
     held_out = plan.held_out(validation, model.seed)
-    writer = tf.summary.create_file_writer(str(run.folder / "logs"))
-    with tqdm(initial=step, total=getattr(plan, "steps", None), unit=" steps", smoothing=0.05) as bar:
+    logs = run.folder / "logs"
+    writer = tf.summary.create_file_writer(str(logs)) if run.writes else tf.summary.create_noop_writer()
+    total = getattr(plan, "steps", None)
+    with tqdm(initial=step, total=total, unit=" steps", smoothing=0.05, disable=not run.writes) as bar:
         while not (plan.over(step, hours, best) or (step and clock.over)):
-            history = model.fit(
-                training.batches(plan.batch_size, model.seed, step),
-                steps_per_epoch=plan.next_report(step, hours) - step,
-                validation_data=held_out,
-                callbacks=[Progress(bar, step, run, clock)],
-                shuffle=False,
-                verbose=0,
-            ).history
-            report = {name: float(values[-1]) for name, values in history.items()}
-            report["learning_rate"] = float(model.optimizer.learning_rate)
+            batches = training.batches(plan.batch_size, model.seed, step)
+            count = plan.next_report(step, hours) - step
+            report = group.fit(model, batches, count, held_out, Progress(bar, step, run, clock))
+            report["learning_rate"] = float(tf.convert_to_tensor(model.optimizer.learning_rate))
             if best:
                 report["epoch"] = plan.epoch(step, hours)
                 best.update(report["epoch"], report["val_loss"])
                 bar.write(f"epoch {report['epoch']}: loss {report['loss']:.4f}, val_loss {report['val_loss']:.4f}")
-            step = int(model.optimizer.iterations)
+            step = int(model.optimizer.iterations.numpy())
             _log(run, writer, step, report)
             run.checkpoint(model, step, best)
             run.save(step=step, wall_seconds=clock.seconds)
-    reports = run.reports()
-    outcome = {"step": step, "stopped_by_budget": not plan.over(step, hours, best), "result": reports[-1]}
     if best:
         best.give_back()
         run.checkpoint(model, step, best)  # now with the weights that the run ends with
-        outcome |= {"best_epoch": int(best.epoch), "result": min(reports, key=lambda report: report["val_loss"])}
-    run.save(**outcome)
+    if run.writes:
+        run.save(**_outcome(run, step, plan.over(step, hours, best), best))
+
+
+def _finish(run: Run, encoder: Encoder, cohort: Cohort, max_minutes: float | None) -> None:
+    export_encoder(run.folder / "encoder", encoder, cohort, bindings(gin.config_str()), run.record)
+    (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
+    run.save(status="finished")
+    if run.record["stopped_by_budget"]:
+        print(f"stopped by budget: {max_minutes:g} minutes are over")
+    print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
+
+
+def _outcome(run: Run, step: int, over: bool, best: Best | None) -> dict[str, Any]:
+    reports = run.reports()
+    outcome = {"step": step, "stopped_by_budget": not over, "result": reports[-1]}
+    if best:
+        outcome |= {
+            "best_epoch": int(best.epoch.numpy()),
+            "result": min(reports, key=lambda report: report["val_loss"]),
+        }
+    return outcome
 
 
 class Samples:
     """The samples of a split that a method learns from: all hours, or those that it chooses."""
 
-    def __init__(self, model: keras.Model, cohort: Cohort, split: str) -> None:
+    def __init__(self, model: keras.Model, cohort: Cohort, split: str, part: tuple[int, int] = (0, 1)) -> None:
         self.rows = model.sample_rows(cohort[split])
-        self.windows = Windows(cohort[split], model.window_hours)
+        self.windows = Windows(cohort[split], model.window_hours, part)
         self.count = self.windows.hours if self.rows is None else len(self.rows)
 
     def batches(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
@@ -170,7 +200,7 @@ def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
 
 
 def _announce(
-    run: Run, cohort: Cohort, model: keras.Model, hours: int, plan: FixedSteps | EarlyStopping, first: int
+    run: Run, cohort: Cohort, model: keras.Model, hours: int, plan: FixedSteps | EarlyStopping, first: int, group: Alone
 ) -> None:
     print(
         f"{run.folder}: {model.name} on {cohort.name} ({cohort.path}), {hours:,} training hours, {len(cohort.columns)} columns"
@@ -185,8 +215,13 @@ def _announce(
             f"  queue of {model.queue_size:,} keys: the loss rises in the first {fill:,} steps, "
             "while real keys replace random ones"
         )
+    if group.replicas > 1:
+        share = f"{plan.batch_size // group.replicas:,} samples of each batch"
+        print(f"  {group.replicas} replicas, {share} on each, without XLA, which cannot compile what they do together")
     if first:
         print(f"  going on from step {first:,}")
+    if model.jit_compile:
+        print("  the first step is compiled by XLA, which takes about half a minute")
 
 
 def _log(run: Run, writer: tf.summary.SummaryWriter, step: int, report: dict[str, float]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import gin
 import pytest
 
-from ncl_tf import config, training
+from ncl_tf import config, factories, training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 
@@ -84,7 +84,7 @@ def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_coh
         training.train(None)
     config.load(["datasets/physionet2019.gin"], [COHORT])
     with pytest.raises(InputError, match="no 'neighborhood', 'alpha' for 'momentum_contrast'"), config.plain_errors():
-        config.momentum_contrast(Cohort(ward_cohort), 0, False)
+        factories.momentum_contrast(Cohort(ward_cohort), 0, False)
 
 
 def test_files_are_found_here_before_in_the_projects_folder(

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 
-from ncl_tf import config, plans, training
+from ncl_tf import config, factories, plans, training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.methods.momentum import MomentumContrast
@@ -281,6 +281,6 @@ def test_budgets_are_what_they_say() -> None:
 )
 def test_the_laptop_caps_what_has_no_small_steps_and_fine_tuning(name: str, trained: int | None) -> None:
     assert load(f"paper/physionet2019/{name}.gin").get("max_minutes") is None
-    assert config.protocol().max_minutes is None
+    assert factories.protocol().max_minutes is None
     assert load(f"paper/physionet2019/{name}.gin", "budgets/laptop.gin").get("max_minutes") == trained
-    assert config.protocol().max_minutes == 40
+    assert factories.protocol().max_minutes == 40

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ncl_tf import augmentations, config, encoders
+from ncl_tf import augmentations, encoders, factories
 from ncl_tf.benchmarks.measure import Row, in_own_process, interleaved
 from ncl_tf.data.windows import HISTORY
 from ncl_tf.methods.momentum import MomentumContrast
@@ -140,7 +140,7 @@ def _objective(neighborhood: Neighborhood, queue: int, fast: bool) -> Callable[[
     attributes = Attributes(*(value[:anchors] for value in key_attributes))
     own = tf.range(anchors)
     other = tf.roll(own, BATCH, axis=0)
-    form = config.fast_or_readable(fast)
+    form = factories.fast_or_readable(fast)
 
     @tf.function(jit_compile=True)
     def gradient(projections: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
@@ -161,7 +161,7 @@ def _step(name: str, batch: int, queue: int, fast: bool) -> Callable[[], None]:
         *networks[0],
         *networks[1],
         augmentations.Augmentation(STATIC),
-        config.fast_or_readable(fast),
+        factories.fast_or_readable(fast),
         NEIGHBORHOODS[name],
         alpha=0.4,
         temperature=0.1,

@@ -20,11 +20,11 @@ class Windows:
     int32 (since the stay's first row) and `label` [N, tasks] int32 (the class; -1 where unlabelled).
     """
 
-    def __init__(self, split: SplitData, history: int = HISTORY) -> None:
-        """Takes the prepared hours and the length of a window in hours."""
+    def __init__(self, split: SplitData, history: int = HISTORY, part: tuple[int, int] = (0, 1)) -> None:
+        """Takes the prepared hours, the length of a window in hours, and which part of every batch to make, of how many."""
         if history < 1:
             raise InputError(f"history {history}: a window has at least one hour")
-        self.history = history
+        self.history, self._part = history, part
         self.hours = len(split.data)
         with tf.device("CPU"):
             # Row 0 of the table is all zeros: hours before a stay began point to it.
@@ -61,7 +61,7 @@ class Windows:
             )
 
         def batch(step: tf.Tensor) -> Batch:
-            sample = step * batch_size + tf.range(batch_size, dtype=tf.int64)
+            sample = share_of(step * batch_size + tf.range(batch_size, dtype=tf.int64), *self._part)
             position, epoch = sample % hours, sample[0] // hours
             this, following = (shuffled(position, e, hours, seed) for e in (epoch, epoch + 1))
             return self.gather(tf.gather(table_rows, tf.where(sample // hours == epoch, this, following)))
@@ -75,7 +75,8 @@ class Windows:
             raise InputError(f"batch_size {batch_size} is not at least 1")
         rows = np.arange(self.hours) if rows is None else rows
         chosen = tf.data.Dataset.from_tensor_slices(rows.astype(np.int32)).batch(batch_size)
-        return chosen.map(self.gather, num_parallel_calls=2, deterministic=True).prefetch(4)
+        shares = chosen.map(lambda batch: share_of(batch, *self._part))
+        return shares.map(self.gather, num_parallel_calls=2, deterministic=True).prefetch(4)
 
     def stretch(self, start: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Consecutive hours of the split, for encoders that compute what their windows have in common only once.
@@ -93,6 +94,14 @@ class Windows:
         first = tf.gather(self._first_row, tf.clip_by_value(rows, 0, self.hours - 1))
         hour = tf.minimum(tf.where(inside, rows - first, 0), tf.range(self.history - 1 + size))
         return tf.gather(self._table, tf.where(inside, rows + 1, 0)), hour
+
+
+def share_of(values: tf.Tensor, part: int, parts: int) -> tf.Tensor:
+    """One of `parts` consecutive parts of values [N, ...], all of one size if N is a multiple of their number."""
+    if parts == 1:
+        return values
+    size = values.shape[0] or tf.shape(values)[0]
+    return values[part * size // parts : (part + 1) * size // parts]
 
 
 def every_window(rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from ncl_tf import config, files, training  # noqa: F401 - a run's configuration binds training
+from ncl_tf import config, factories, files, training  # noqa: F401 - a run's configuration binds training
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.declaration import Task
 from ncl_tf.errors import InputError
@@ -53,7 +53,7 @@ def evaluate(
     output = run.folder / "evaluations" / f"{question.name}.json"
     if output.exists() and not overwrite:
         raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
-    protocol = config.protocol()
+    protocol = factories.protocol()
     seed = run.record["seed"]
     judge = Judge(data, question.task, protocol, seed, question.labels, question.label_seed, report)
     if psv:

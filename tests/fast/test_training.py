@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from ncl_tf import config
+from ncl_tf import factories
 from ncl_tf.augmentations import Augmentation
 from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
@@ -39,7 +39,7 @@ def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.nd
         *networks[0],
         *networks[1],
         Augmentation(5),
-        config.fast_or_readable(fast),
+        factories.fast_or_readable(fast),
         neighborhood,
         alpha=0.4,
         temperature=0.1,

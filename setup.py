@@ -29,6 +29,7 @@ setup(
         "scikit-learn>=1.5,<2",
         "tensorboard>=2.19,<3",
         "tensorflow>=2.19,<3",
+        "threadpoolctl>=3.1,<4",
         "tqdm>=4.66,<5",
     ],
     extras_require={

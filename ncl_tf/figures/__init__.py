@@ -55,7 +55,7 @@ def make(
     for name in progress(NAMES if names is None else names):
         try:
             with style(name):
-                figures.append(DRAWN_BY[name](sources))
+                figures.append(DRAWN_BY[name](sources).laid_out())
         except Lacking as error:
             if names is not None:
                 given = ", ".join(map(str, folders)) or "no folder"

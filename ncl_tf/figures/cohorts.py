@@ -4,11 +4,9 @@ import numpy as np
 import pandas as pd
 
 from ncl_tf.data.declaration import Task
-from ncl_tf.data.splits import SPLITS
 from ncl_tf.figures.figure import COLOURS, Figure, legend_below, listed, panels
-from ncl_tf.figures.sources import Lacking, Sources, data_text
+from ncl_tf.figures.sources import SPLITS, Lacking, Sources, data_text
 
-NAMES = {"train": "training", "val": "validation", "test": "test"}
 NEEDS = "a cohort with a task in bins, such as length of stay, by --cohort or as that of a run"
 
 
@@ -35,7 +33,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
                 100 * share,
                 0.25,
                 color=COLOURS[number],
-                label=NAMES[split],
+                label=SPLITS[split],
             )
             rows += [
                 {

@@ -11,11 +11,12 @@ from sklearn.metrics import precision_recall_curve
 
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.question import Question
-from ncl_tf.figures.figure import COLOURS, Canvas, Figure, legend_below, line_with_band, listed, over_seeds, panels
-from ncl_tf.figures.sources import Lacking, Run, Sources, evenly, facts, left_out
+from ncl_tf.figures.figure import COLOURS, Figure, legend_below, line_with_band, listed, new_canvas, over_seeds, panels
+from ncl_tf.figures.sources import SPLITS, Lacking, Run, Sources, data_text, evenly, facts, left_out
 
 RECALLS = np.linspace(0.01, 1, 100)
-KEYS = ["panel", "dataset", "cohort", "task", "split", "run"]
+PANEL = ["dataset", "cohort", "task", "split"]  # what must be the same in curves that are compared
+KEYS = [*PANEL, "run"]
 REFERENCE = {"color": "#555555", "linestyle": ":"}
 
 
@@ -35,9 +36,10 @@ class Judged:
     metrics: dict[str, float]
 
     @property
-    def panel(self) -> str:
-        """Data, task and split: what must be the same in curves that are compared."""
-        return f"{self.run.data}\n{self.question.task.replace('_', ' ')}, {self.question.split} split"
+    def panel(self) -> tuple[str, ...]:
+        """The values of PANEL."""
+        record = self.run.record
+        return record["dataset"], record["cohort_checksum"], self.question.task, self.question.split
 
     @property
     def label(self) -> str:
@@ -48,9 +50,7 @@ class Judged:
     @property
     def keys(self) -> dict[str, Any]:
         """The values of KEYS, and the seed."""
-        record, question = self.run.record, self.question
-        values = (self.panel, record["dataset"], record["cohort_checksum"], question.task, question.split, self.label)
-        return dict(zip(KEYS, values, strict=True)) | {"seed": record["seed"]}
+        return dict(zip(KEYS, (*self.panel, self.label), strict=True)) | {"seed": self.run.record["seed"]}
 
     def predictions(self) -> tuple[np.ndarray, np.ndarray]:
         """Probabilities [H] and labels [H] of the labelled hours."""
@@ -70,11 +70,13 @@ def precision_recall(sources: Sources) -> Figure:
         rows += [judged.keys | {"recall": recall, "value": precision} for recall, precision in curve]
     data = over_seeds(pd.DataFrame(rows), [*KEYS, "recall"])
     canvas, axes = panels(len(prevalence), 4.1, 3.6)
-    for ax, (panel, curves) in zip(axes, data.groupby("panel", sort=False), strict=True):
+    for ax, (panel, curves) in zip(axes, data.groupby(PANEL, sort=False), strict=True):
         for colour, (label, line) in zip(COLOURS, curves.groupby("run", sort=False), strict=False):
             line_with_band(ax, 100 * line["recall"], line, scale=100, color=colour, label=label)
         ax.axhline(prevalence[panel], label="prevalence", **REFERENCE)
-        ax.set(xlim=(0, 100), ylim=(0, 102), xlabel="recall (%)", ylabel="precision (%)", title=panel)
+        highest = 100 * (curves["mean"] + curves["std"].fillna(0)).max()
+        ax.set(xlim=(0, 100), ylim=(0, min(1.1 * highest, 102)), xlabel="recall (%)", ylabel="precision (%)")
+        ax.set_title(_title(panel))
     legend_below(canvas, axes)
     areas = _scores(found, "auprc", "AUPRC")
     return Figure(
@@ -92,9 +94,9 @@ def reliability(sources: Sources) -> Figure:
     """Observed share of positives over predicted probability of every evaluation of a binary task."""
     found, thinned = evaluations(sources)
     data = _calibration(found)
-    groups = list(data.groupby("panel", sort=False))
+    groups = list(data.groupby(PANEL, sort=False))
     columns, rows = min(len(groups), 3), -(-len(groups) // 3)
-    canvas = Canvas(figsize=(4.1 * columns, 4.8 * rows), layout="constrained")
+    canvas = new_canvas(4.1 * columns, 4.8 * rows)
     grid = canvas.subplots(2 * rows, columns, squeeze=False, height_ratios=[3, 1] * rows)
     for index, (panel, curves) in enumerate(groups):
         upper, lower = grid[2 * (index // 3) : 2 * (index // 3) + 2, index % 3]
@@ -103,7 +105,7 @@ def reliability(sources: Sources) -> Figure:
             x, y, std = 100 * line["predicted"], 100 * line["observed"], 100 * line["std"].fillna(0)
             upper.errorbar(x, y, std, color=colour, marker="o", label=label)
             lower.plot(50 * (line["low"] + line["high"]), 100 * line["share"], color=colour, marker="o", linewidth=1)
-        upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=panel)
+        upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=_title(panel))
         lower.set(xlim=(-2, 102), yscale="log", xlabel="predicted probability (%)", ylabel="hours (%)")
     for unused in range(len(groups), columns * rows):
         grid[2 * (unused // 3), unused % 3].remove()
@@ -116,7 +118,7 @@ def reliability(sources: Sources) -> Figure:
         f"that fall into the interval (below). {_scores(found, 'brier', 'Brier score')}{thinned} "
         f"{facts(_by_line(found).values(), 'error bars')}",
         "Observed share of positive hours over predicted probability, beside the diagonal of perfect calibration. "
-        f"{listed(_sides(data))}.",
+        f"{_sides(data)}",
         data,
         canvas,
     )
@@ -132,7 +134,7 @@ def evaluations(sources: Sources) -> tuple[list[Judged], str]:
                 found.append(Judged(run, path, Question(**content["question"]), content["metrics"]))
     if not found:
         raise Lacking("a run directory with an evaluation of a binary task by bin/evaluate, evaluations/NAME.parquet")
-    lines: dict[str, dict[str, list[Judged]]] = {}
+    lines: dict[tuple, dict[str, list[Judged]]] = {}
     for judged in found:
         lines.setdefault(judged.panel, {}).setdefault(judged.label, []).append(judged)
     chosen = {panel: evenly(of_panel, len(COLOURS)) for panel, of_panel in lines.items()}
@@ -144,6 +146,11 @@ def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Precision at each of RECALLS [100]: at the highest threshold that reaches it."""
     precision, recall, _ = precision_recall_curve(labels, probabilities)
     return precision[::-1][np.searchsorted(recall[::-1], RECALLS)]  # scikit-learn's recalls fall
+
+
+def _title(panel: tuple[str, ...]) -> str:
+    dataset, checksum, task, split = panel
+    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {SPLITS[split]} split"
 
 
 def _calibration(found: list[Judged]) -> pd.DataFrame:
@@ -166,8 +173,8 @@ def _calibration(found: list[Judged]) -> pd.DataFrame:
     )
 
 
-def _by_line(found: list[Judged]) -> dict[tuple[str, str], list[Run]]:
-    lines: dict[tuple[str, str], list[Run]] = {}
+def _by_line(found: list[Judged]) -> dict[tuple, list[Run]]:
+    lines: dict[tuple, list[Run]] = {}
     for judged in found:
         lines.setdefault((judged.panel, judged.label), []).append(judged.run)
     return lines
@@ -186,10 +193,11 @@ def _scores(found: list[Judged], metric: str, title: str) -> str:
     return f"{title} (x 100): {', '.join(texts)}."
 
 
-def _sides(data: pd.DataFrame) -> list[str]:
-    """Of each line, whether the predictions of most hours are too high or too low."""
-    sides = []
+def _sides(data: pd.DataFrame) -> str:
+    """Which lines predict too much in most hours, and which do not."""
+    sides: dict[str, list[str]] = {}
     for label, line in data.groupby("run", sort=False):
         high = np.average(line["predicted"] > line["observed"], weights=line["share"]) > 0.5
-        sides.append(f"{label} lies mostly {'below it (too high probabilities)' if high else 'on or above it'}")
-    return sides
+        side = "below it, with probabilities that are too high" if high else "on or above it"
+        sides.setdefault(side, []).append(label)
+    return " ".join(f"Mostly {side}: {listed(labels)}." for side, labels in sides.items())

@@ -59,6 +59,12 @@ class Figure:
     data: pd.DataFrame
     canvas: Canvas = dataclasses.field(repr=False, compare=False)
 
+    def laid_out(self) -> "Figure":
+        """Itself, with everything in its final place: a layout that is made anew for each file would never be quite the same."""
+        self.canvas.draw_without_rendering()
+        self.canvas.set_layout_engine("none")
+        return self
+
     def svg(self) -> str:
         """Self-contained SVG on white, the same bytes for the same data; begins with <svg, so that HTML can hold it."""
         text = io.StringIO()
@@ -85,11 +91,18 @@ def style(name: str) -> Iterator[None]:
         yield
 
 
+def new_canvas(width: float, height: float) -> Canvas:
+    """A canvas of so many inches, laid out so that nothing overlaps."""
+    canvas = Canvas(figsize=(width, height), layout="constrained")
+    canvas.get_layout_engine().set(w_pad=0.07, h_pad=0.07)
+    return canvas
+
+
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Canvas, list[Axes]]:
     """A canvas with so many panels, each of the given size in inches, row by row."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    canvas = Canvas(figsize=(width * columns, height * rows), layout="constrained")
+    canvas = new_canvas(width * columns, height * rows)
     axes = list(canvas.subplots(rows, columns, squeeze=False).flat)
     for unused in axes[count:]:
         unused.remove()
@@ -116,11 +129,11 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def seeds_text(counts: Iterable[int], drawn: str = "error bars") -> str:
+def seeds_text(counts: Iterable[int], drawn: str) -> str:
     """How many seeds are behind the points of a figure, and what its error bars are."""
     counts = sorted(counts)
     if counts[-1] == 1:
-        return f"1 seed, so no {drawn}"
+        return f"1 seed, so no {drawn}" if drawn else "1 seed"
     span = f"{counts[0]} to " if counts[0] < counts[-1] else ""
     return f"{span}{counted(counts[-1], 'seed')}, {drawn}: standard deviation over seeds"
 
@@ -138,4 +151,4 @@ def line_with_band(ax: Axes, x: pd.Series, line: pd.DataFrame, scale: float = 1,
     marker = "o" if len(line) == 1 else None  # a line of one point would not be seen
     ax.plot(x, mean, marker=marker, **looks)
     if std.notna().any():
-        ax.fill_between(x, mean - std, mean + std, color=looks["color"], alpha=0.15, linewidth=0)
+        ax.fill_between(x, mean - std, mean + std, color=looks["color"], alpha=0.12, linewidth=0)

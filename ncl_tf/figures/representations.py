@@ -1,18 +1,21 @@
 """What encoders make of validation stays: t-SNE, and distances within and between stays."""
 
 import dataclasses
+import textwrap
 from collections.abc import Sequence
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from sklearn.manifold import TSNE
+from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 import ncl_tf
 from ncl_tf.data.cohort import Cohort, SplitData
-from ncl_tf.figures.figure import COLOURS, GREY, Canvas, Figure, line_with_band, listed, over_seeds
+from ncl_tf.figures.figure import COLOURS, GREY, Canvas, Figure, line_with_band, listed, new_canvas, over_seeds
 from ncl_tf.figures.sources import Lacking, Run, Sources, by_alpha, by_label, evenly, facts, left_out
 
 TSNE_RUNS = 5
@@ -60,45 +63,48 @@ def tsne(sources: Sources) -> Figure:
     found = compared(sources, TSNE_RUNS)
     split, task = found.cohort["val"], found.cohort.tasks[0]
     rows, stays = few_stays(split)
-    classes = split.classes[rows, 0]
+    chosen = {label: min(runs, key=lambda run: run.record["seed"]) for label, runs in found.groups.items()}
     parts = []
-    for label, runs in found.groups.items():
-        run = min(runs, key=lambda run: run.record["seed"])
-        perplexity = min(30, (len(rows) - 1) / 3)
+    for label, run in chosen.items():
         representations = embedded(run, split, rows)
         with threadpool_limits(1):  # so few points are slower with threads, which wait for each other
-            places = TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(representations)
-        columns = {"run": label, "seed": run.record["seed"], "stay": stays, "class": classes}
-        parts.append(pd.DataFrame(columns | {"x": places[:, 0], "y": places[:, 1]}))
-    # Sorted by place, the points do not tell the order of a stay's hours.
-    data = pd.concat(parts).sort_values(["run", "stay", "x"], ignore_index=True)
-    canvas = Canvas(figsize=(2.3 * max(len(found.groups), 2) + 0.3, 5.4), layout="constrained")
-    grid = canvas.subplots(2, len(found.groups), squeeze=False)
-    for (upper, lower), (label, part) in zip(grid.T, [(g, data[data["run"] == g]) for g in found.groups], strict=True):
-        upper.scatter(part["x"], part["y"], c=[COLOURS[stay - 1] for stay in part["stay"]], s=7, linewidths=0)
-        _by_class(lower, part, task.classes)
-        upper.set_title(label)
-        for ax in (upper, lower):
-            ax.set(xticks=[], yticks=[])
-            ax.spines[:].set_visible(True)
-    name = task.name.replace("_", " ")
-    grid[0, 0].set_ylabel(f"coloured by stay ({max(stays)})")
-    grid[1, 0].set_ylabel(f"coloured by {name}")
-    canvas.supxlabel("t-SNE coordinates (no unit)", fontsize=9)
-    grid[1, -1].legend(
-        handles=_class_handles(task.classes, name, bool((classes < 0).any())), loc="upper left", bbox_to_anchor=(1, 1)
-    )
-    firsts = [[min(runs, key=lambda run: run.record["seed"])] for runs in found.groups.values()]
+            places = TSNE(perplexity=min(30, (len(rows) - 1) / 3), init="pca", random_state=0).fit_transform(
+                representations
+            )
+        columns = {"run": label, "seed": run.record["seed"], "stay": stays, "class": split.classes[rows, 0]}
+        # Sorted by place, the points do not tell the order of a stay's hours.
+        parts.append(pd.DataFrame(columns | {"x": places[:, 0], "y": places[:, 1]}).sort_values(["stay", "x"]))
+    data, name = pd.concat(parts, ignore_index=True), task.name.replace("_", " ")
     return Figure(
         "tsne",
         "t-SNE of representations",
         f"t-SNE of the representations of {len(rows)} hours of {max(stays)} validation stays: each point is an hour, above "
-        f"coloured by stay, below by the label of {name}.{found.chosen} {facts(firsts, 'average over seeds')}",
-        f"{len(firsts)} clouds of points, one for each of {listed(found.groups)}, each twice: coloured by stay, and by {name}. "
-        f"{_neighbours(data)}",
+        f"coloured by stay, below by the label of {name}.{found.chosen} {facts([[run] for run in chosen.values()])}",
+        f"Clouds of points for {listed(chosen)}, each twice: coloured by stay, and by {name}. {_neighbours(data)}",
         data,
-        canvas,
+        _clouds(data, name, task.classes),
     )
+
+
+def _clouds(data: pd.DataFrame, task: str, classes: int) -> Canvas:
+    """A column for each run: above its points coloured by stay, below by class."""
+    labels = list(dict.fromkeys(data["run"]))
+    canvas = new_canvas(2.3 * max(len(labels), 2) + 1.3, 5.2)
+    grid = canvas.subplots(2, len(labels), squeeze=False)
+    for (upper, lower), label in zip(grid.T, labels, strict=True):
+        part = data[data["run"] == label].sort_values("class")  # rare classes are drawn last, on top
+        colours = [COLOURS[stay - 1] for stay in part["stay"]], [_class_colour(one, classes) for one in part["class"]]
+        for ax, colour in zip((upper, lower), colours, strict=True):
+            ax.scatter(part["x"], part["y"], c=colour, s=7, linewidths=0)
+            ax.set(xticks=[], yticks=[])
+            ax.spines[:].set_visible(True)
+        upper.set_title(textwrap.fill(label, 26))
+    grid[0, 0].set_ylabel("coloured by stay")
+    grid[1, 0].set_ylabel(f"coloured by {task}")
+    canvas.supxlabel("t-SNE coordinates (no unit)", fontsize=9)
+    handles = _class_handles(classes, task, bool((data["class"] < 0).any()))
+    grid[1, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
+    return canvas
 
 
 def distances(sources: Sources) -> Figure:
@@ -112,7 +118,7 @@ def distances(sources: Sources) -> Figure:
             measured = stay_distances(embedded(run, split, rows), stays)
             values += [{"run": label, "seed": run.record["seed"], **one} for one in measured]
     data = over_seeds(pd.DataFrame(values), ["run", "pairs", "hours_apart"])
-    canvas = Canvas(figsize=(9.2, 1.9 + 0.32 * len(found.groups)), layout="constrained")
+    canvas = new_canvas(9.2, 2.2 + 0.32 * len(found.groups))
     left, right = canvas.subplots(1, 2, width_ratios=(1, 1.1))
     _dumbbells(left, data, list(found.groups))
     for colour, label in zip(COLOURS, found.groups, strict=False):
@@ -197,19 +203,11 @@ def stay_distances(representations: np.ndarray, stays: np.ndarray) -> list[dict]
     return found
 
 
-def _by_class(ax: Axes, part: pd.DataFrame, classes: int) -> None:
-    ordered = part.sort_values("class")  # rare classes are drawn last, on top
-    colours = [_class_colour(one, classes) for one in ordered["class"]]
-    ax.scatter(ordered["x"], ordered["y"], c=colours, s=7, linewidths=0)
-
-
 def _class_colour(one: int, classes: int) -> str | tuple:
     if one < 0:
         return GREY
     if classes == 2:
         return (COLOURS[5], COLOURS[1])[one]
-    import matplotlib
-
     return matplotlib.colormaps["viridis"](one / (classes - 1))
 
 
@@ -244,8 +242,6 @@ def _ratios(data: pd.DataFrame) -> list[str]:
 
 def _neighbours(data: pd.DataFrame) -> str:
     """How often the nearest point belongs to the same stay: what the eye sees as islands, in a number."""
-    from sklearn.neighbors import NearestNeighbors
-
     found = []
     for label, part in data.groupby("run", sort=False):
         places, stays = part[["x", "y"]].to_numpy(), part["stay"].to_numpy()

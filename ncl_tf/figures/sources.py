@@ -13,6 +13,8 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.figures.figure import listed, seeds_text
 
+SPLITS = {"train": "training", "val": "validation", "test": "test"}
+
 
 class Lacking(InputError):
     """A figure cannot be drawn because the folders do not hold what it needs."""
@@ -177,7 +179,7 @@ def _labels(folders: Sequence[pathlib.Path]) -> list[str]:
     return [re.sub(r"-seed\d+$", "", "/".join(part[-length:])) for part in parts]
 
 
-def facts(groups: Iterable[Sequence[Run]], drawn: str) -> str:
+def facts(groups: Iterable[Sequence[Run]], drawn: str = "") -> str:
     """Data, budget and number of seeds of runs, for captions; each group differs in the seed only."""
     groups = list(groups)
     runs = [run for group in groups for run in group]

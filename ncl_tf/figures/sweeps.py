@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ncl_tf.figures.figure import COLOURS, GREY, Figure, listed, panels, seeds_text
-from ncl_tf.figures.sources import Lacking, Sources, data_text
+from ncl_tf.figures.sources import SPLITS, Lacking, Sources, data_text
 from ncl_tf.paper import results, tables
 from ncl_tf.paper.compare import METRICS
 
@@ -17,7 +17,7 @@ AXIS = {
     "window": "window w (hours)",
 }
 AUGMENTATIONS = {"cutout": "cutout", "crop": "crop", "noise": "noise", "channel_dropout": "channel\ndropout"}
-SPLIT = {"val": "validation", "test": "test", "train": "training"}
+SYMBOL = {"alpha": "α", "momentum": "ρ", "temperature": "τ", "window": "w"}
 
 
 def alpha_n_w(sources: Sources) -> Figure:
@@ -76,7 +76,7 @@ def augmentations(sources: Sources) -> Figure:
         best.append(pairs.loc[pairs["mean"].idxmax(), "layers"].replace("+", " with ").replace("_", " "))
         ticks = list(AUGMENTATIONS.values())
         _grid(ax, mean, std, ticks, ticks, _score(metric))
-        ax.set_title(f"{group['dataset'].iloc[0]}, {_words(task)}")
+        ax.set_title(f"{_header(group, data)}, {_words(task)}")
         ax.set_xlabel("augmentation")
         ax.set_ylabel("composed with")
     four = f" All four together reach {listed(all_four)}." if all_four else ""
@@ -146,16 +146,14 @@ def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
             colour = COLOURS[1] if metric == ACCURACY else COLOURS[0]
             ax.errorbar(group["alpha"], group["mean"], group["std"].fillna(0), color=colour, marker="o")
             ax.set_xlim(-0.04, 1.04)
-            ax.set_ylabel(_score(metric))
+            ax.set_ylabel(_score(metric) if metric == ACCURACY else f"{_words(task)}\n{_score(metric)}")
             ax.set_xlabel(AXIS["alpha"])
-            ax.set_title(
-                "training" if metric == ACCURACY else f"{group['dataset'].iloc[0]}, {_words(task)}", loc="left"
-            )
-            best = group.loc[group["mean"].idxmax()]
-            trends.append(f"{_score(metric, unit='')} of {_words(task)} is highest at α = {best['alpha']:g}")
+            best = group.loc[group["mean"].idxmax(), "alpha"]
+            trends.append(f"{_score(metric, unit='')} of {_words(task)} at α = {best:g} ({_header(group, data)})")
+        column[0].set_title(_header(panels_of_sweep[0][1], data))
         for unused in column[len(panels_of_sweep) :]:
             unused.remove()
-    alt = f"Lines over α from {data['alpha'].min():g} to {data['alpha'].max():g}: {listed(trends)}."
+    alt = f"Lines over α from {data['alpha'].min():g} to {data['alpha'].max():g}. Highest are {listed(trends)}."
     return Figure(name, title, f"{caption} {_facts(data)}", alt, data, canvas)
 
 
@@ -163,16 +161,17 @@ def _grids(name: str, title: str, data: pd.DataFrame, down: str, across: str) ->
     """A panel for each sweep and metric: a grid of two settings, coloured by performance."""
     groups = list(data.groupby(["source", "table", "task", "metric"], sort=False))
     shape = data[down].nunique(), data[across].nunique()
-    canvas, axes = panels(len(groups), 1.7 + 0.62 * shape[1], 1.2 + 0.5 * shape[0], columns=2)
+    wide = shape[1] > 4
+    canvas, axes = panels(len(groups), 1.7 + 0.62 * shape[1], 1.2 + 0.5 * shape[0], columns=1 if wide else 2)
     best = []
     for ax, ((_, _, task, metric), group) in zip(axes, groups, strict=True):
         mean, std = (group.pivot(index=down, columns=across, values=value) for value in ("mean", "std"))
         _grid(ax, mean.to_numpy(), std.to_numpy(), mean.columns, mean.index, _score(metric))
-        ax.set_title(f"{group['dataset'].iloc[0]}, {_words(task)}")
+        ax.set_title(f"{_header(group, data)}, {_words(task)}")
         ax.set_xlabel(AXIS[across])
         ax.set_ylabel(AXIS[down])
         top = group.loc[group["mean"].idxmax()]
-        best.append(f"{AXIS[down]} {top[down]:g} with {AXIS[across]} {top[across]:g}")
+        best.append(f"{SYMBOL[down]} = {top[down]:g}, {SYMBOL[across]} = {top[across]:g} ({_header(group, data)})")
     caption = f"Performance for different values of {AXIS[down]} and {AXIS[across]}. {_facts(data, '±')}"
     alt = f"A grid of {shape[0]} by {shape[1]} cells, coloured by performance. The best cell is {listed(best)}."
     return Figure(name, title, caption, alt, data, canvas)
@@ -185,13 +184,21 @@ def _grid(ax: Axes, mean: np.ndarray, std: np.ndarray, across: list, down: list,
     image = ax.imshow(mean, cmap="viridis", aspect="auto", origin="upper")
     middle = (np.nanmin(mean) + np.nanmax(mean)) / 2
     for i, j in zip(*np.nonzero(np.isfinite(mean)), strict=True):
-        text = f"{mean[i, j]:.1f}" + (f"\n± {std[i, j]:.1f}" if np.isfinite(std[i, j]) else "")
+        text = f"{mean[i, j]:.1f}".replace("-", "−") + (f"\n± {std[i, j]:.1f}" if np.isfinite(std[i, j]) else "")
         ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color="black" if mean[i, j] > middle else "white")
     ax.set_xticks(range(len(across)), [_tick(value) for value in across])
     ax.set_yticks(range(len(down)), [_tick(value) for value in down])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.figure.colorbar(image, ax=ax, label=label, shrink=0.9).outline.set_visible(False)
+
+
+def _header(group: pd.DataFrame, data: pd.DataFrame) -> str:
+    """What tells a sweep from the others in a figure: dataset, labels that n_Y saw, and the budget where it differs."""
+    first = group.iloc[0]
+    labels = first["table"].removeprefix("alpha_n_y_") if first["table"].startswith("alpha_n_y_") else None
+    parts = [first["dataset"], *([f"labels of {_words(labels)}"] if labels else [])]
+    return ", ".join([*parts, *([f"budget {first['budget']!r}"] if data["budget"].nunique() > 1 else [])])
 
 
 def _tick(value: object) -> str:
@@ -201,7 +208,7 @@ def _tick(value: object) -> str:
 def _facts(data: pd.DataFrame, drawn: str = "error bars") -> str:
     """Which data, budget and seeds."""
     cohorts = (data_text(d, c) for d, c in zip(data["dataset"], data["cohort"], strict=True))
-    splits, budgets = (listed(data[name].map(change)) for name, change in (("split", SPLIT.get), ("budget", repr)))
+    splits, budgets = (listed(data[name].map(change)) for name, change in (("split", SPLITS.get), ("budget", repr)))
     return f"Data: {listed(cohorts)}, {splits} split, MLP head. Budget {budgets}; {seeds_text(data['seeds'], drawn)}."
 
 

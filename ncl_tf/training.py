@@ -76,8 +76,11 @@ def train(
             training, validation = (Samples(model, data, split, group.part) for split in ("train", "val"))
             plan.check(model, training.count)
             group.check_batch(plan.batch_size)
+            optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
             run.start()
-            _build(model, data, plan, jit_compile and group.replicas == 1)
+            model.build((None, model.window_hours, len(data.columns)))
+            model.compile(optimizer=optimizer, jit_compile=jit_compile and group.replicas == 1)
+            optimizer.build(model.trainable_variables)
             best = Best(model) if plan.chooses else None
             first = run.restore(model, best)
             group.check_same(f"first step, {first},", first)
@@ -89,13 +92,6 @@ def train(
         group.any(False)  # nobody leaves before the run is finished
     if group.replicas > 1:
         print(f"worker {group.part[0]}: ended at step {run.record['step']} with weights {checksum(model)}")
-
-
-def _build(model: keras.Model, cohort: Cohort, plan: FixedSteps | EarlyStopping, jit_compile: bool) -> None:
-    """Makes all variables, those of the optimizer, too."""
-    model.build((None, model.window_hours, len(cohort.columns)))
-    model.compile(optimizer=keras.optimizers.Adam(plan.learning_rate(), name="adam"), jit_compile=jit_compile)
-    model.optimizer.build(model.trainable_variables)
 
 
 def _train(

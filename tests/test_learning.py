@@ -1,4 +1,4 @@
-"""Learning happens: the quickstart's training beats chance and raw features on simulated wards."""
+"""Learning happens: the quickstart's training, or a third of it, beats chance and raw features on simulated wards."""
 
 import json
 
@@ -16,14 +16,19 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.evaluate import load_run
 from ncl_tf.evaluation.heads import Samples, class_weights, embed, fit, make_head, predictor
 
+SMALL = ["steps = 200", "batch_size = 128", "queue_size = 4096", "encoder.filters = 32", "jit_compile = False"]
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_quickstart_learns(seed, tmp_path):
+
+@pytest.mark.parametrize(
+    ("seed", "size", "params"),
+    [(1, 1500, SMALL), *(pytest.param(seed, 3000, [], marks=pytest.mark.slow) for seed in (1, 2, 3))],
+)
+def test_quickstart_learns(seed, size, params, tmp_path):
     """Contrastive accuracy at least 100 times chance; sepsis by an MLP head at least 0.02 AUROC above raw last hours."""
-    write_ward(3000, seed=seed, output=tmp_path / "ward")
+    write_ward(size, seed=seed, output=tmp_path / "ward")
     stays, checksum = physionet2019.read_stays([tmp_path / "ward"])
     write_cohort(tmp_path / "ward.h5", PHYSIONET2019, stays, random_split(stays.ever_positive(), seed), checksum)
-    config.load(["gin/quickstart.gin"], [f"cohort = '{tmp_path}/ward.h5'"])
+    config.load(["gin/quickstart.gin"], [f"cohort = '{tmp_path}/ward.h5'", *params])
     training.train(runs.Run(tmp_path / "run"))
 
     last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])

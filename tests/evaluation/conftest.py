@@ -17,6 +17,7 @@ TINY = {
     "jit_compile": False,
     "encoder.dilations": (24,),
     "encoder.filters": 8,
+    "augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
     "batch_size": 256,
     "queue_size": 512,
     "steps": 2,

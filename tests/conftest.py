@@ -21,7 +21,14 @@ from ncl_tf.data.simulate import write_ward  # noqa: E402
 from ncl_tf.data.splits import random_split  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LONGEST = ("test_bin_reproduce.py", "test_learning.py", "test_evaluate.py", "test_end_to_end.py", "test_momentum.py")
+LONGEST = (
+    "test_bin_reproduce.py",
+    "test_learning.py",
+    "test_evaluate.py",
+    "test_end_to_end.py",
+    "test_distribution.py",
+    "test_momentum.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

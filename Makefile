@@ -34,7 +34,7 @@ lint: $(VENV)/.installed  ## style checks (ruff)
 test: $(VENV)/.installed lint  ## all tests that fit into a few minutes, two at a time
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-test-slow: $(VENV)/.installed  ## the long checks: more wards, a Ray cluster, and real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it
+test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster, and real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it
 	$(BIN)/pytest -m slow
 
 tables: $(VENV)/.installed  ## rebuild the README's tables from results/

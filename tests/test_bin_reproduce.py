@@ -140,6 +140,7 @@ def test_killed_midway_it_gives_the_same_table(outputs: tuple[pathlib.Path, path
     assert tables(killed) == tables(whole)
 
 
+@pytest.mark.slow
 def test_a_failing_job_is_reported_and_the_others_finish(
     grown: tuple[pathlib.Path, int, str], outputs: tuple[pathlib.Path, pathlib.Path]
 ) -> None:

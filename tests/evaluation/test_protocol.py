@@ -76,6 +76,7 @@ class WithoutTest:
         return self.cohort[split]
 
 
+@pytest.mark.slow
 def test_training_and_choice_never_touch_the_test_split(cohort, eager):
     guarded = WithoutTest(cohort)
     judge = Judge(guarded, "sepsis", PROTOCOL, seed=1)

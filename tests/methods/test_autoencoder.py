@@ -144,6 +144,7 @@ def fit(model: Autoencoder, windows: np.ndarray, jit_compile: bool) -> dict[str,
     return model.fit(data, steps_per_epoch=1, epochs=5, validation_data=data.take(2), shuffle=False, verbose=0).history
 
 
+@pytest.mark.slow
 def test_fit_is_the_same_by_xla_and_without_building_before():
     windows = random_windows(make_model(forecast=True), samples=8)
     plain = fit(make_model(forecast=True), windows, jit_compile=False)

@@ -289,6 +289,7 @@ def fit_by_steps(model: MomentumContrast) -> list[float]:
     return model.fit(dataset, epochs=20, steps_per_epoch=1, verbose=0, shuffle=False).history["loss"]
 
 
+@pytest.mark.slow
 def test_losses_are_the_same_with_and_without_xla(model_under_xla: tuple[MomentumContrast, list[float]]) -> None:
     without = fit_by_steps(compiled(make_model(), run_eagerly=False, jit_compile=False))
     np.testing.assert_allclose(model_under_xla[1], without, rtol=1e-3)
@@ -336,6 +337,7 @@ def test_bad_settings_are_refused(setting: dict[str, float]) -> None:
         make_model(build=False, **setting)
 
 
+@pytest.mark.slow
 def test_two_devices_train_as_one_with_the_joint_batch() -> None:
     """In a process of its own: TensorFlow takes logical devices only before it starts."""
     script = pathlib.Path(__file__).with_name("two_devices.py")

@@ -19,7 +19,14 @@ from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.splits import random_split
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-LONGEST = ("test_bin_reproduce.py", "test_learning.py", "test_evaluate.py", "test_end_to_end.py", "test_momentum.py")
+LONGEST = (
+    "test_bin_reproduce.py",
+    "test_end_to_end.py",
+    "test_evaluate.py",
+    "test_autoencoder.py",
+    "test_momentum.py",
+    "test_learning.py",
+)
 
 
 # For all tests and the processes that they start: compiled code need not be fast, and two workers share two cores.

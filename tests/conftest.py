@@ -22,15 +22,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONGEST = (
     "test_bin_reproduce.py",
     "test_learning.py",
+    "test_distribution.py",
     "test_evaluate.py",
     "test_end_to_end.py",
-    "test_distribution.py",
+    "test_gin.py",
+    "test_autoencoder.py",
+    "test_bin_train.py",
+    "test_training.py",
     "test_momentum.py",
 )
 
 
 # For all tests and the processes that they start: compiled code need not be fast, and two workers share two cores.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 for _variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 

@@ -198,6 +198,7 @@ def test_ray_loses_a_worker_and_the_table_comes_out_equal(
     assert tables(output) == tables(grown[0])
 
 
+@pytest.mark.slow
 def test_ray_refuses_what_no_machine_can_give(
     cluster: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
 ) -> None:

@@ -119,7 +119,8 @@ def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
 
     classifier = Classifier(Encoder(cohort.static_columns, **settings), make_head("mlp", 2), 0, np.ones(2, np.float32))
     classifier.build((None, HISTORY, len(cohort.columns)))
-    evaluation = dict.fromkeys(("name", "protocol", "best_epoch"), "none: untrained") | {
+    evaluation = dict.fromkeys(("name", "best_epoch"), "none: untrained") | {
+        "protocol": {},
         "question": {"task": cohort.tasks[0].name, "split": "test"},
         "metrics": {},
         "intervals": {},

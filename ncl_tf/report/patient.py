@@ -19,8 +19,8 @@ from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.stays import Stays
 from ncl_tf.report.sources import Source, Training, trainings
+from ncl_tf.serving.card import ALARM
 from ncl_tf.serving.loading import read_card
-from ncl_tf.serving.predict import ALARM
 
 WARD, SEED = 90, 20210718  # stays that are simulated, and a seed that nobody trains on
 SHOWN, POSITIVE = 12, 5  # stays on the page, and how many of them have a positive hour

@@ -8,11 +8,31 @@ from ncl_tf.data.declaration import Channel, Task
 from ncl_tf.data.windows import HISTORY
 from ncl_tf.runs import environment
 
+ALARM = 0.5  # the challenge's predicted label is 1 above this probability
 FORMAT_VERSION = "1.0"  # another first number: older programs cannot use the export
 INTENDED_USE = (
     "Research on online patient monitoring. Not a medical device: "
     "not validated for, and not to be used in, the care of patients."
 )
+
+HOSPITALS = (
+    "It learned from the patients, devices and habits of documentation of the hospitals in its data; elsewhere its "
+    "probabilities can be wrong in ways that the numbers above do not show. Judge it on your own data first."
+)
+SIMULATED = "It learned from simulated stays and knows nothing of real patients: it shows how an export works, no more."
+BALANCED = (
+    " It was trained with both classes weighted alike, so its probabilities are far above the frequency of the event: rank "
+    "by them, or calibrate them on your own data; they are no risks."
+)
+EXAMPLE = """```python
+import numpy as np
+import tensorflow as tf
+
+model = tf.saved_model.load("1")  # with this folder as the working folder; needs nothing but TensorFlow
+values = np.full([6, {values}], np.nan, np.float32)  # six hours: fill in what was measured{hour}
+static = np.full([1, {static}], np.nan, np.float32)
+print(model.score_stay(values, static)["probabilities"].numpy())
+```"""
 
 
 def describe(
@@ -48,13 +68,23 @@ def describe(
         "preprocessor": cohort.preprocessor.to_json() if raw else None,
         "data": {
             "dataset": cohort.name,
+            "simulated": cohort.simulated,
             "cohort_checksum": cohort.checksum,
             "source_checksum": cohort.source_checksum,
         },
         "evaluation": {key: evaluation[key] for key in judged} if evaluation else None,
         "run": {key: run[key] for key in ("seed", "budget", "step")},
-        "config": {name: value for name, value in config.items() if name != "cohort"},  # a path says too much
+        "config": _of_training(config),
         **{key: value for key, value in environment().items() if key in ("code_version", "versions")},
+    }
+
+
+def _of_training(config: dict[str, str]) -> dict[str, str]:
+    """Bindings without the cohort's path, which says too much, and without the protocol's, which the evaluation has."""
+    return {
+        name: value
+        for name, value in config.items()
+        if "cohort" not in (name, value[1:]) and not name.startswith("protocol.")
     }
 
 
@@ -70,14 +100,16 @@ def class_names(task: Task) -> list[str]:
 def model_card(card: dict[str, Any]) -> str:
     """model_card.md, from model.json's content."""
     data, run = card["data"], card["run"]
+    ward = "a simulated ward in the form of " if data["simulated"] else ""
     parts = [
-        f"# {card['kind'].capitalize()} for {data['dataset']}" + (f": {card['task']['name']}" if card["task"] else ""),
+        f"# {card['kind'].capitalize()} for {ward}{data['dataset']}"
+        + (f": {card['task']['name']}" if card["task"] else ""),
         f"**{card['intended_use']}**",
         *([_task(card)] if card["task"] else []),
         _functions(card),
         *([_channels(card["preprocessor"])] if card["preprocessor"] else []),
         "## Data\n\n"
-        f"Dataset {data['dataset']}. SHA-256 of the cohort file: `{data['cohort_checksum']}`; "
+        f"Dataset: {ward}{data['dataset']}. SHA-256 of the cohort file: `{data['cohort_checksum']}`; "
         f"of its sources: `{data['source_checksum'] or 'unknown'}`. No patient data is part of this folder.",
         "## Training\n\n"
         f"{run['step']} steps, budget {run['budget']}, seed {run['seed']}, ncl_tf {card['code_version']}, "
@@ -85,9 +117,7 @@ def model_card(card: dict[str, Any]) -> str:
         + ".\n\n```\n"
         + "\n".join(f"{name} = {value}" for name, value in card["config"].items())
         + "\n```",
-        "## Limits\n\n"
-        "It learned from the patients, devices and habits of documentation of the hospitals in its data; elsewhere its "
-        "probabilities can be wrong in ways that the numbers above do not show. Judge it on your own data first.",
+        f"## Limits\n\n{SIMULATED if ward else HOSPITALS}",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -106,7 +136,13 @@ def _task(card: dict[str, Any]) -> str:
     for name, value in evaluation["metrics"].items():
         low, high = evaluation["intervals"].get(name, (None, None))
         lines.append(f"| {name} | {value:.4f} | {'' if low is None else f'{low:.4f} to {high:.4f}'} |")
-    return "\n".join(lines)
+    if task["kind"] == "binary":
+        alarm = f"An hour counts as alarmed where the probability of {task['name']} is above {ALARM}."
+        lines += ["", alarm + BALANCED * bool(evaluation["protocol"].get("balanced"))]
+    protocol = ", ".join(f"{name} {value}" for name, value in evaluation["protocol"].items())
+    return "\n".join(
+        [*lines, "", f"How it was trained on the labels: {protocol}; best epoch {evaluation['best_epoch']}."]
+    )
 
 
 def _functions(card: dict[str, Any]) -> str:
@@ -126,6 +162,10 @@ def _functions(card: dict[str, Any]) -> str:
             "-> `probabilities`, new `state`",
         }
     lines = [f"- `{name}`: {texts[name]}" for name in card["signatures"]]
+    if values is not None and "score_stay" in card["signatures"]:
+        hour = card["preprocessor"]["dataset"]["hour"]
+        place = f"; column {values.index(hour)} is {hour}, the hour" if hour in values else ""
+        lines += ["", EXAMPLE.format(values=len(values), static=len(static), hour=place)]
     return "\n".join(
         ["## Functions", "", "A TensorFlow SavedModel in folder `1`; all numbers float32, `lengths` int32.", "", *lines]
     )

@@ -75,6 +75,10 @@ def copy_of_run(run_dir: pathlib.Path, evaluation: str | None, output: pathlib.P
     Returns:
         What was copied.
     """
+    if not (run_dir / "run.json").exists():
+        raise InputError(
+            f"{run_dir}: {'not a run directory: no run.json in it' if run_dir.is_dir() else 'no such folder'}"
+        )
     made = {path.parent.name: path for path in sorted(run_dir.glob("evaluations/*/classifier"))}
     if evaluation is None and len(made) > 1:
         raise InputError(f"{run_dir}: has several evaluations; choose one by --evaluation={'|'.join(made)}")
@@ -85,7 +89,9 @@ def copy_of_run(run_dir: pathlib.Path, evaluation: str | None, output: pathlib.P
         )
     source = made[evaluation] if evaluation else next(iter(made.values()), run_dir / "encoder")
     if not (source / "model.json").exists():
-        raise InputError(f"{run_dir}: not the directory of a finished run: no {source.name}/model.json")
+        raise InputError(
+            f"{run_dir}: has not finished: no {source.name}/model.json; start its bin/train again, it goes on"
+        )
     if output.exists():
         raise InputError(f"{output}: exists already; name another --output")
     with files.atomic_folder(output) as new:

@@ -18,10 +18,10 @@ from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
+from ncl_tf.serving.card import ALARM
 from ncl_tf.serving.loading import Model
 
 BATCH = 16384  # hours scored at once
-ALARM = 0.5  # the challenge's predicted label is 1 above this probability
 Item = TypeVar("Item")
 
 

@@ -133,8 +133,13 @@ def test_which_export_of_a_run(exported, tmp_path):
         copy_of_run(run, "sepsis-mlp", tmp_path / "out")
     shutil.rmtree(run / "evaluations")
     assert copy_of_run(run, None, tmp_path / "copy").name == "encoder"
-    with pytest.raises(InputError, match="not the directory of a finished run: no encoder/model.json"):
+    shutil.rmtree(run / "encoder")
+    with pytest.raises(InputError, match="has not finished: no encoder/model.json"):
+        copy_of_run(run, None, tmp_path / "nothing")
+    with pytest.raises(InputError, match="not a run directory: no run.json"):
         copy_of_run(tmp_path, None, tmp_path / "nothing")
+    with pytest.raises(InputError, match="nowhere: no such folder"):
+        copy_of_run(tmp_path / "nowhere", None, tmp_path / "nothing")
 
 
 def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
@@ -156,6 +161,10 @@ def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
     assert card["versions"]["tensorflow"] == tf.__version__
     assert "Not a medical device" in card["intended_use"]
     text = (exported.folder / "model_card.md").read_text()
+    assert card["data"]["simulated"] and "simulated ward in the form of physionet2019" in text
+    assert not any(name.startswith("protocol.") for name in card["config"])
+    for part in ("above 0.5", "max_epochs 1,", "both classes weighted alike", "column 0 is ICULOS"):
+        assert part in text
     for part in ("Not a medical device", "| HR | beats/min | 10 to 300 |  |", "| Gender |  | 0, 1 | static |", "auroc"):
         assert part in text
     assert str(pathlib.Path.home()) not in text + json.dumps(card)

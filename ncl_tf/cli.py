@@ -22,10 +22,7 @@ def _guarded(main: Callable[[], None]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(
-            "interrupted; programs that were under way go on from their last checkpoint when started again",
-            file=sys.stderr,
-        )
+        print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _drop_output()

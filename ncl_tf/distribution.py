@@ -157,10 +157,9 @@ class Together(Alone):
             if self.part[1] == 1:
                 raise
             reason = (re.search(r"aborted by: (.+)", error.message) or re.search(r"(.+)", error.message))[1]
-            kept = [int(path.stem.split("-")[1]) for path in run.checkpoints]
             raise InputError(
                 f"worker {self.part[0]}: another worker was lost at step {self._step} ({reason}). "
-                f"Start all workers again with the same commands: they go on from step {kept[-1] if kept else 0}"
+                f"Start all workers again with the same commands: they go on from step {run.kept_step}"
             ) from error
 
     def _run(self, step: Callable[[Batch], Logs], share: Batch) -> Logs:

@@ -149,6 +149,12 @@ class Run:
         """Checkpoint files, oldest first."""
         return sorted((self.folder / "checkpoints").glob("step-*.npz"))
 
+    @property
+    def kept_step(self) -> int:
+        """The step that the run goes on from when it is started again."""
+        kept = self.checkpoints
+        return int(kept[-1].stem.split("-")[1]) if kept else 0
+
     def checkpoint(self, model: keras.Model, step: int, more: HasVariables | None = None) -> None:
         """Saves every variable of the model, its optimizer and `more`, and keeps the last few checkpoints."""
         values = {path: variable.numpy() for path, variable in named_variables(model, more).items()}

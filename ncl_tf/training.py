@@ -86,7 +86,11 @@ def train(
             group.check_same(f"first step, {first},", first)
             run.forget_after(first)
             _announce(run, data, model, training.count, plan, first, group)
-            _train(run, model, plan, best, training, validation, clock, group)
+            try:
+                _train(run, model, plan, best, training, validation, clock, group)
+            except KeyboardInterrupt:
+                print(f"{run.folder}: start the same command again to go on from step {run.kept_step}")
+                raise
         if run.writes:
             _finish(run, model.encoder, data, max_minutes)
         group.any(False)  # nobody leaves before the run is finished

@@ -29,9 +29,9 @@ import numpy as np
 import tensorflow as tf
 
 model = tf.saved_model.load("1")  # with this folder as the working folder; needs nothing but TensorFlow
-values = np.full([6, {values}], np.nan, np.float32)  # six hours: fill in what was measured{hour}
+values = np.full([6, {values}], np.nan, np.float32)  # six hours; fill in what was measured
 static = np.full([1, {static}], np.nan, np.float32)
-print(model.score_stay(values, static)["probabilities"].numpy())
+{hours}print(model.score_stay(values, static)["probabilities"].numpy())
 ```"""
 
 
@@ -164,8 +164,8 @@ def _functions(card: dict[str, Any]) -> str:
     lines = [f"- `{name}`: {texts[name]}" for name in card["signatures"]]
     if values is not None and "score_stay" in card["signatures"]:
         hour = card["preprocessor"]["dataset"]["hour"]
-        place = f"; column {values.index(hour)} is {hour}, the hour" if hour in values else ""
-        lines += ["", EXAMPLE.format(values=len(values), static=len(static), hour=place)]
+        hours = f"values[:, {values.index(hour)}] = range(1, 7)  # {hour}\n" if hour in values else ""
+        lines += ["", EXAMPLE.format(values=len(values), static=len(static), hours=hours)]
     return "\n".join(
         ["## Functions", "", "A TensorFlow SavedModel in folder `1`; all numbers float32, `lengths` int32.", "", *lines]
     )

@@ -10,7 +10,7 @@ from ncl_tf.augmentations import Draws, StaticDropout
 from ncl_tf.data.windows import HISTORY, every_window
 from ncl_tf.errors import InputError
 from ncl_tf.fast.encoder import last_step, supports
-from ncl_tf.fast.pieces import in_pieces
+from ncl_tf.fast.pieces import map_in_pieces
 from ncl_tf.fast.stays import last_steps
 
 
@@ -93,7 +93,7 @@ class Encoder(keras.Model):
                 raise InputError(f"{self.name}: draws is None; static_dropout in training needs Draws")
             static = self.static_dropout(windows[:, -1:, : self.static_columns], draws=draws)
             return self._represent(self._last_step(windows), static[:, 0])
-        return in_pieces(self._last_hour, windows) if self.fast else self._last_hour(windows)
+        return map_in_pieces(self._last_hour, windows) if self.fast else self._last_hour(windows)
 
     def _last_hour(self, windows: tf.Tensor) -> tf.Tensor:
         return self._represent(self._last_step(windows), windows[:, -1, : self.static_columns])

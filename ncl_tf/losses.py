@@ -3,6 +3,7 @@
 Every faster form is tested equal to this one.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -56,7 +57,7 @@ def membership(
 
 
 def neighborhood_contrastive_loss(
-    projections: tf.Tensor,
+    samples: tf.Tensor,
     attributes: Attributes,
     keys: tf.Tensor,
     key_attributes: Attributes,
@@ -65,6 +66,8 @@ def neighborhood_contrastive_loss(
     neighborhood: Neighborhood,
     alpha: float,
     temperature: float,
+    project: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    variables: Sequence[tf.Variable] = (),
 ) -> Terms:
     """L_NCL = alpha L_NA + (1 - alpha) L_ND, averaged over the anchors.
 
@@ -76,7 +79,7 @@ def neighborhood_contrastive_loss(
     For memberships of 0 and 1 these are the paper's sums over N(i).
 
     Args:
-        projections: p, [A, D] unit vectors.
+        samples: the anchors, [A, ...]: their projections p, [A, D] unit vectors, or what `project` maps to them.
         attributes: of the anchors, [A].
         keys: q, [K, D] unit vectors; no gradient flows into them.
         key_attributes: of the keys, [K]. Start-up entries (stay -1) are negatives like any other key.
@@ -86,11 +89,14 @@ def neighborhood_contrastive_loss(
         neighborhood: n(x_i, x_k).
         alpha: weight of the alignment, in [0, 1].
         temperature: tau > 0.
+        project: samples -> projections.
+        variables: of `project`; nothing here depends on them, faster forms do.
     """
     if not 0 <= alpha <= 1:
         raise InputError(f"neighborhood_contrastive_loss: alpha is {alpha}; allowed: 0 to 1")
     if not temperature > 0:
         raise InputError(f"neighborhood_contrastive_loss: temperature is {temperature}; allowed: > 0")
+    projections = samples if project is None else project(samples)
     members = membership(neighborhood, attributes, key_attributes, own, other, projections.dtype)
     scores = tf.matmul(projections, tf.stop_gradient(keys), transpose_b=True) / temperature
     scores_without_own = tf.where(_is_key(own, tf.shape(keys)[0]), _minus_infinity(scores), scores)

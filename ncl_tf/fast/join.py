@@ -31,15 +31,12 @@ class StayJoin(NamedTuple):
             return None
         return cls(min(_reach(window) for window in windows), bool(labels))
 
-    def ranges(self, anchors: Attributes, keys: Attributes) -> Ranges:
-        """Sorts the keys by stay and hour, and finds every anchor's neighbours among them."""
-        places = _place(keys.stay, keys.hour)
-        order = tf.argsort(places, stable=True)
-        places = tf.gather(places, order)
+    def ranges(self, anchors: Attributes, keys: Sorted) -> Ranges:
+        """Finds every anchor's neighbours among the sorted keys."""
         hour = tf.cast(anchors.hour, tf.int64)
         earliest = _place(anchors.stay, tf.maximum(hour - self.reach, tf.int32.min))
         latest = _place(anchors.stay, tf.minimum(hour + self.reach, tf.int32.max))
-        return Ranges(order, _count_below(places, earliest), _count_below(places, latest + 1))
+        return Ranges(keys.order, _count_below(keys.places, earliest), _count_below(keys.places, latest + 1))
 
     def neighbors(
         self,
@@ -70,6 +67,25 @@ class StayJoin(NamedTuple):
         score = tf.zeros_like(projections[:, 0])
         nobody = Neighbors.one(score, tf.zeros_like(projections), tf.zeros_like(score, tf.bool))
         return tf.while_loop(lambda step, _: step < ranges.longest, add_next, (0, nobody))[1]
+
+
+class Sorted(NamedTuple):
+    """Keys sorted by stay and hour.
+
+    Attributes:
+        order: [K] int32, the keys' indices, sorted.
+        places: [K] int64, what they are sorted by.
+    """
+
+    order: tf.Tensor
+    places: tf.Tensor
+
+    @classmethod
+    def of(cls, keys: Attributes) -> Sorted:
+        """Sorts keys with these attributes [K]."""
+        places = _place(keys.stay, keys.hour)
+        order = tf.argsort(places, stable=True)
+        return cls(order, tf.gather(places, order))
 
 
 class Ranges(NamedTuple):

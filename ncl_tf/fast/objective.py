@@ -8,10 +8,16 @@ and the mean score of the neighbours is linear in the keys: it needs only the ne
 chunk of keys that is looked at, not with their number.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from ncl_tf.errors import InputError
-from ncl_tf.fast.join import StayJoin
+from ncl_tf.fast.join import Sorted, StayJoin
+from ncl_tf.fast.pieces import means_in_pieces
 from ncl_tf.fast.scan import Found, Keys, Scan, shared_label
 from ncl_tf.fast.sums import Neighbors
 from ncl_tf.losses import Terms
@@ -22,7 +28,7 @@ KEYS_PER_JOINED = 128
 
 
 def neighborhood_contrastive_loss(
-    projections: tf.Tensor,
+    samples: tf.Tensor,
     attributes: Attributes,
     keys: tf.Tensor,
     key_attributes: Attributes,
@@ -31,6 +37,8 @@ def neighborhood_contrastive_loss(
     neighborhood: Neighborhood,
     alpha: float,
     temperature: float,
+    project: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    variables: Sequence[tf.Variable] = (),
     chunk: int = 1024,
 ) -> Terms:
     """L_NCL = alpha L_NA + (1 - alpha) L_ND, averaged over the anchors: see `ncl_tf.losses`.
@@ -41,7 +49,7 @@ def neighborhood_contrastive_loss(
         L_ND(i) = log sum_k m_ik exp(s_ik)    -  s_i,v(i)
 
     Args:
-        projections: p, [A, D] unit vectors.
+        samples: the anchors, [A, ...]: their projections p, [A, D] unit vectors, or what `project` maps to them.
         attributes: of the anchors, [A].
         keys: q, [K, D] unit vectors; no gradient flows into them.
         key_attributes: of the keys, [K].
@@ -50,6 +58,9 @@ def neighborhood_contrastive_loss(
         neighborhood: n(x_i, x_k).
         alpha: weight of the alignment, in [0, 1].
         temperature: tau > 0.
+        project: samples -> projections, each sample by itself. The anchors are then looked at piece by piece, and the
+            loss alone has a gradient, with respect to the variables alone.
+        variables: of `project`.
         chunk: how many keys to look at together.
     """
     if not 0 <= alpha <= 1:
@@ -58,16 +69,29 @@ def neighborhood_contrastive_loss(
         raise InputError(f"neighborhood_contrastive_loss: temperature is {temperature}; allowed: > 0")
     if not chunk >= 1:
         raise InputError(f"neighborhood_contrastive_loss: chunk is {chunk}; allowed: 1 key or more")
-    views = Keys(tf.stop_gradient(keys), key_attributes, own, other)
+    search = Search.of(Keys(tf.stop_gradient(keys), key_attributes, own, other), neighborhood, chunk)
+
+    def of_anchors(anchors: tuple[tf.Tensor, Attributes, tf.Tensor, tf.Tensor]) -> Terms:
+        samples, attributes, own, other = anchors
+        projections = samples if project is None else project(samples)
+        here = search._replace(keys=search.keys._replace(own=own, other=other))
+        return _terms(projections, attributes, here, alpha, temperature)
+
+    anchors = samples, attributes, search.keys.own, search.keys.other
+    return of_anchors(anchors) if project is None else means_in_pieces(of_anchors, anchors, variables, Terms)
+
+
+def _terms(projections: tf.Tensor, attributes: Attributes, search: Search, alpha: float, temperature: float) -> Terms:
+    """The objective of some anchors."""
 
     @tf.custom_gradient
     def terms(projections: tf.Tensor):
         # The gradient is written by hand: without this, persistent tapes would also derive every chunk's.
         scaled = tf.stop_gradient(projections) / temperature
-        positives = tf.gather(views.vectors, other)
+        positives = tf.gather(search.keys.vectors, search.keys.other)
         score = tf.reduce_sum(scaled * positives, axis=1)
         other_view = Neighbors.one(score, positives, tf.ones_like(score, tf.bool))
-        negatives, neighbors = _find(scaled, attributes, views, other_view, neighborhood, chunk)
+        negatives, neighbors = search(scaled, attributes, other_view)
         everything = negatives + other_view.sums
         alignment = everything.log - tf.reduce_sum(scaled * neighbors.mean_key, axis=1)
         discrimination = neighbors.sums.log - score
@@ -85,33 +109,47 @@ def neighborhood_contrastive_loss(
     return Terms(alpha * alignment + (1 - alpha) * discrimination, alignment, discrimination, accuracy)
 
 
-def _find(
-    scaled: tf.Tensor,
-    anchors: Attributes,
-    keys: Keys,
-    other_view: Neighbors,
-    neighborhood: Neighborhood,
-    chunk: int,
-) -> Found:
-    """All sums that the objective needs, the cheapest way that the neighbourhood allows.
+class Search(NamedTuple):
+    """How to find all sums that the objective needs, the cheapest way that the neighbourhood allows.
 
-    Args:
-        scaled: p / tau, [A, D].
-        anchors: attributes of the anchors, [A].
-        keys: the keys.
-        other_view: the neighbour that every anchor has.
+    Attributes:
+        keys: in an order that suits the neighbourhood.
         neighborhood: n(x_i, x_k).
         chunk: how many keys to look at together.
+        join: how neighbours are found without comparing every anchor with every key; None: it can't be done.
+        sorted: the keys as the join needs them.
     """
-    compare_all = Scan(scaled, anchors, neighborhood)
-    join = StayJoin.of(neighborhood)
-    if join is not None:
-        ranges = join.ranges(anchors, keys.attributes)
-        return tf.cond(
-            ranges.longest * KEYS_PER_JOINED <= keys.size,
-            lambda: Scan(scaled, anchors)(keys, other_view + join.neighbors(ranges, scaled, anchors, keys), chunk),
-            lambda: compare_all(keys, other_view, chunk),
-        )
-    if type(neighborhood) is SameLabel:
-        return Scan(scaled, anchors, neighborhood, shared_label)(keys.sorted_by_label(), other_view, chunk)
-    return compare_all(keys, other_view, chunk)
+
+    keys: Keys
+    neighborhood: Neighborhood
+    chunk: int
+    join: StayJoin | None = None
+    sorted: Sorted | None = None
+
+    @classmethod
+    def of(cls, keys: Keys, neighborhood: Neighborhood, chunk: int) -> Search:
+        """Sorts the keys, once for all anchors."""
+        join = StayJoin.of(neighborhood)
+        if join is not None:
+            return cls(keys, neighborhood, chunk, join, Sorted.of(keys.attributes))
+        return cls(keys.sorted_by_label() if type(neighborhood) is SameLabel else keys, neighborhood, chunk)
+
+    def __call__(self, scaled: tf.Tensor, anchors: Attributes, other_view: Neighbors) -> Found:
+        """Searches for the neighbours of some anchors.
+
+        Args:
+            scaled: p / tau, [A, D].
+            anchors: their attributes, [A].
+            other_view: the neighbour that every anchor has.
+        """
+        if self.join is not None:
+            ranges = self.join.ranges(anchors, self.sorted)
+            return tf.cond(
+                ranges.longest * KEYS_PER_JOINED <= self.keys.size,
+                lambda: Scan(scaled, anchors)(
+                    self.keys, other_view + self.join.neighbors(ranges, scaled, anchors, self.keys), self.chunk
+                ),
+                lambda: Scan(scaled, anchors, self.neighborhood)(self.keys, other_view, self.chunk),
+            )
+        shared = shared_label if type(self.neighborhood) is SameLabel else None
+        return Scan(scaled, anchors, self.neighborhood, shared)(self.keys, other_view, self.chunk)

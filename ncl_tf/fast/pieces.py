@@ -1,15 +1,21 @@
-"""A function of a batch, applied piece by piece: what it computes on the way stays in the processor's caches.
+"""Functions of a batch, piece by piece: what they compute on the way stays in the processor's caches.
 
-The gradient is computed piece by piece, too, going through each piece once more. Where memory is the bottleneck, that costs
-less than writing every intermediate result and reading it again; and the memory needed does not grow with the batch.
+The gradient of a mean over samples is the mean of the pieces' gradients. Each is taken right after the piece's forward pass,
+so that nothing is computed twice, nothing large is written to memory, and the memory needed does not grow with the batch.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 
+SIZE = 256  # samples in a piece: their activations fit into the caches of a processor's core
 
-def in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, size: int = 256) -> tf.Tensor:
+Samples = TypeVar("Samples")  # tensors [B, ...], one or nested
+Means = TypeVar("Means", bound=tuple)  # a named tuple of scalars
+
+
+def map_in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, size: int = SIZE) -> tf.Tensor:
     """`function(inputs)`, for a function that treats the samples of a batch independently of each other.
 
     Args:
@@ -25,47 +31,65 @@ def in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, siz
         return function(inputs)
     count = -(-batch // size)
     size = -(-batch // count)
-
-    def split(samples: tf.Tensor) -> tf.Tensor:
-        padding = [[0, count * size - batch]] + [[0, 0]] * (samples.shape.rank - 1)
-        return tf.reshape(tf.pad(samples, padding), [count, size, *samples.shape[1:]])
-
-    def join(pieces: tf.Tensor) -> tf.Tensor:
-        return tf.reshape(pieces, [count * size, *pieces.shape[2:]])[:batch]
-
-    @tf.custom_gradient
-    def apply(inputs: tf.Tensor):
-        pieces = split(inputs)
-
-        def gradient(upstream: tf.Tensor, variables: Sequence[tf.Variable] = ()):
-            of_pieces, of_variables = _gradients(function, pieces, split(upstream), variables)
-            return (join(of_pieces), of_variables) if variables else join(of_pieces)
-
-        return join(tf.map_fn(function, pieces)), gradient
-
-    return apply(inputs)
+    padded = tf.pad(inputs, [[0, count * size - batch]] + [[0, 0]] * (inputs.shape.rank - 1))
+    outputs = tf.map_fn(function, tf.reshape(padded, [count, size, *inputs.shape[1:]]))
+    return tf.reshape(outputs, [count * size, *outputs.shape[2:]])[:batch]
 
 
-def _gradients(
-    function: Callable[[tf.Tensor], tf.Tensor], pieces: tf.Tensor, upstream: tf.Tensor, variables: Sequence[tf.Variable]
-) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """Gradients with respect to the pieces [count, size, ...] and, summed over them, to the variables."""
+def means_in_pieces(
+    function: Callable[[Samples], Means],
+    samples: Samples,
+    variables: Sequence[tf.Variable],
+    kind: type[Means],
+    size: int = SIZE,
+) -> Means:
+    """`function(samples)`, for a function whose outputs are means over the samples.
 
-    def add_next(index: tf.Tensor, of_pieces: tf.TensorArray, sums: list[tf.Tensor]):
+    Only the first output, the loss, has a gradient, and only with respect to the variables.
+
+    Args:
+        function: tensors [b, ...] -> a named tuple of scalars, for any number b of samples.
+        samples: nested tensors [B, ...]. Where B is unknown or at most `size`, the function is simply called.
+        variables: with respect to which the loss will be derived.
+        kind: of named tuple.
+        size: samples in a piece.
+    """
+    flat = tf.nest.flatten(samples)
+    batch = flat[0].shape[0]
+    if batch is None or batch <= size:
+        return function(samples)
+
+    def add(start: int | tf.Tensor, length: int, means: Means, gradients: list[tf.Tensor]):
+        piece = tf.nest.pack_sequence_as(samples, [_slice(values, start, length) for values in flat])
         with tf.GradientTape() as tape:
-            piece = pieces[index]
-            tape.watch(piece)
-            outputs = function(piece)
-        of_piece, *of_variables = tape.gradient(
-            outputs, [piece, *variables], upstream[index], unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        sums = [total + value for total, value in zip(sums, of_variables, strict=True)]
-        return index + 1, of_pieces.write(index, of_piece), sums
+            of_piece = function(piece)
+        derived = tape.gradient(of_piece[0], variables)
+        share = length / batch
+        means = kind(*(total + share * value for total, value in zip(means, of_piece, strict=True)))
+        return means, [
+            total if value is None else total + share * value for total, value in zip(gradients, derived, strict=True)
+        ]
 
-    count = pieces.shape[0]
-    nothing = tf.TensorArray(pieces.dtype, count, element_shape=pieces.shape[1:])
-    start = (0, nothing, [tf.zeros_like(variable) for variable in variables])
-    _, of_pieces, sums = tf.while_loop(
-        lambda index, *_: index < count, add_next, start, parallel_iterations=1, maximum_iterations=count
+    whole = batch // size * size
+    sums = kind(*[0.0] * len(kind._fields)), [tf.zeros_like(variable) for variable in variables]
+    _, sums = tf.while_loop(
+        lambda start, _: start < whole,
+        lambda start, sums: (start + size, add(start, size, *sums)),
+        (0, sums),
+        parallel_iterations=1,
+        maximum_iterations=batch // size,
     )
-    return of_pieces.stack(), sums
+    if whole < batch:
+        sums = add(whole, batch - whole, *sums)
+    means, gradients = (tf.nest.map_structure(tf.stop_gradient, values) for values in sums)
+    # Adds nothing but the gradients.
+    at = [
+        tf.reduce_sum(gradient * (variable - tf.stop_gradient(variable)))
+        for variable, gradient in zip(variables, gradients, strict=True)
+    ]
+    return kind(means[0] + tf.add_n(at), *means[1:])
+
+
+def _slice(values: tf.Tensor, start: int | tf.Tensor, length: int) -> tf.Tensor:
+    """`values[start : start + length]`, of a shape that XLA knows."""
+    return tf.slice(values, [start, *[0] * (values.shape.rank - 1)], [length, *values.shape[1:]])

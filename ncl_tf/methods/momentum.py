@@ -165,8 +165,7 @@ class MomentumContrast(keras.Model):
         views, anchors, draws = self.two_views(batch, self.optimizer.iterations)
         keys = self.momentum_projector(self.momentum_encoder(views, training=True, draws=draws.stream(1)))
         with tf.GradientTape() as tape:
-            projections = self.projector(self.encoder(views, training=True, draws=draws.stream(2)))
-            terms, queue = self.contrast(projections, anchors, keys)
+            terms, queue = self.contrast(views, anchors, keys, training=True, draws=draws.stream(2))
             loss = terms.loss / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums gradients over replicas
         weights = self.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
@@ -178,7 +177,7 @@ class MomentumContrast(keras.Model):
         """The objective on other data against the queue as it is; nothing changes."""
         views, anchors, _ = self.two_views(batch, step=-1)
         keys = self.momentum_projector(self.momentum_encoder(views))
-        terms, _ = self.contrast(self.projector(self.encoder(views)), anchors, keys)
+        terms, _ = self.contrast(views, anchors, keys)
         return self.report(terms)
 
     def two_views(self, batch: Batch, step: int | tf.Tensor) -> tuple[tf.Tensor, Attributes, Draws]:
@@ -197,24 +196,33 @@ class MomentumContrast(keras.Model):
         attributes = (tf.tile(value, [2]) for value in (batch["stay"], batch["hour"], label))
         return views, Attributes(*attributes), Draws(self.seed, step, 2, first, total, blocks=2)
 
-    def contrast(self, projections: tf.Tensor, anchors: Attributes, keys: tf.Tensor) -> tuple[Terms, Queue]:
-        """L_NCL of the projections [2n, D] against their keys, and the queue after this step.
+    def contrast(
+        self, views: tf.Tensor, anchors: Attributes, keys: tf.Tensor, training: bool = False, draws: Draws | None = None
+    ) -> tuple[Terms, Queue]:
+        """L_NCL of the views' projections P against their keys, and the queue after this step.
 
         Args:
-            projections: P, both views of the n samples of this replica.
+            views: [2n, T, C], both views of the n samples of this replica.
             anchors: their attributes [2n].
             keys: P^m [2n, D] of this replica.
+            training, draws: for the encoder.
         """
-        samples = tf.shape(projections)[0] // 2
+
+        def project(views: tf.Tensor) -> tf.Tensor:
+            return self.projector(self.encoder(views, training=training, draws=draws))
+
+        samples = views.shape[0] // 2 if views.shape[0] else tf.shape(views)[0] // 2
         newest = Queue(*_gathered((keys, anchors)))
         total = tf.shape(newest.keys)[0] // 2
-        sample = self._first_sample(projections[:samples]) + tf.range(samples)
+        sample = self._first_sample(views[:samples]) + tf.range(samples)
         if self.authors_keys:
-            return self._contrast_with_other_view(projections, anchors, newest, sample)
+            return self._contrast_with_other_view(project(views), anchors, newest, sample)
         queue = self.queue.prepend(newest, self.queue_size)
         own = tf.concat([sample, sample + total], axis=0)  # q_k = p^m_k for k < 2N
         other = tf.concat([sample + total, sample], axis=0)
-        return self._objective(projections, anchors, queue, own, other), queue
+        if self.encoder.static_dropout.rate:  # drawn for all views together
+            return self._objective(project(views), anchors, queue, own, other), queue
+        return self._objective(views, anchors, queue, own, other, project), queue
 
     def _contrast_with_other_view(
         self, projections: tf.Tensor, anchors: Attributes, newest: Queue, sample: tf.Tensor
@@ -235,10 +243,16 @@ class MomentumContrast(keras.Model):
         return mean, self.queue.prepend(halves[0], self.queue_size)
 
     def _objective(
-        self, projections: tf.Tensor, anchors: Attributes, queue: Queue, own: tf.Tensor, other: tf.Tensor
+        self,
+        samples: tf.Tensor,
+        anchors: Attributes,
+        queue: Queue,
+        own: tf.Tensor,
+        other: tf.Tensor,
+        project: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> Terms:
         return self.objective(
-            projections,
+            samples,
             anchors,
             queue.keys,
             queue.attributes,
@@ -247,6 +261,8 @@ class MomentumContrast(keras.Model):
             self.neighborhood,
             self.alpha,
             self.temperature,
+            project,
+            self.trainable_variables,
         )
 
     def follow(self) -> None:

@@ -1,5 +1,7 @@
 """End-to-End: encoder and head trained together on the labels; also the form of a fine-tuned or a scored model."""
 
+from typing import NamedTuple
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -8,7 +10,14 @@ from ncl_tf.data.cohort import SplitData
 from ncl_tf.data.windows import HISTORY, Batch
 from ncl_tf.encoders import Encoder
 from ncl_tf.evaluation.heads import cross_entropy
+from ncl_tf.fast.pieces import means_in_pieces
 from ncl_tf.plans import EarlyStopping
+
+
+class Terms(NamedTuple):
+    """The objective: a scalar."""
+
+    loss: tf.Tensor
 
 
 class Classifier(keras.Model):
@@ -70,21 +79,33 @@ class Classifier(keras.Model):
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """One step of Adam on the weighted cross-entropy."""
         with tf.GradientTape() as tape:
-            losses = self.losses_of(batch, training=True)
-            loss = tf.reduce_mean(losses) / tf.distribute.get_strategy().num_replicas_in_sync
+            terms = self.cross_entropy(batch, training=True, in_pieces=self.encoder.fast)
+            loss = terms.loss / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums gradients over replicas
         weights = self.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        return self.report(losses)
+        return self.report(terms, batch)
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """The same loss, on other data."""
-        return self.report(self.losses_of(batch, training=False))
+        return self.report(self.cross_entropy(batch), batch)
 
-    def losses_of(self, batch: Batch, training: bool) -> tf.Tensor:
-        """Weighted cross-entropy of each sample, [B]."""
-        return cross_entropy(self(batch["window"], training=training), batch["label"][:, self.task], self.class_weights)
+    def cross_entropy(self, batch: Batch, training: bool = False, in_pieces: bool = False) -> Terms:
+        """Weighted cross-entropy, the mean over the samples.
 
-    def report(self, losses: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Takes the losses into the running mean and returns it."""
-        self.mean_loss.update_state(losses)
+        Args:
+            batch: the samples.
+            training: for the head.
+            in_pieces: the same, faster; then it has a gradient with respect to the variables alone.
+        """
+
+        def mean(samples: tuple[tf.Tensor, tf.Tensor]) -> Terms:
+            windows, classes = samples
+            return Terms(tf.reduce_mean(cross_entropy(self(windows, training=training), classes, self.class_weights)))
+
+        samples = batch["window"], batch["label"][:, self.task]
+        return means_in_pieces(mean, samples, self.trainable_variables, Terms) if in_pieces else mean(samples)
+
+    def report(self, terms: Terms, batch: Batch) -> dict[str, tf.Tensor]:
+        """Takes the batch's loss into the running mean and returns that."""
+        self.mean_loss.update_state(terms.loss, sample_weight=tf.shape(batch["label"])[0])
         return {"loss": self.mean_loss.result()}

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -91,7 +92,7 @@ def terms_and_gradients(form, problem: Problem, neighborhood, temperature: float
 def assert_close(fast, readable) -> None:
     (terms, gradients), (expected, expected_gradients) = fast, readable
     np.testing.assert_allclose(terms[:3], expected[:3], rtol=1e-5, atol=1e-5)
-    assert terms.accuracy == expected.accuracy
+    assert float(terms.accuracy) == pytest.approx(float(expected.accuracy), abs=1e-7)
     for ours, theirs in zip(gradients, expected_gradients, strict=True):
         # Where the other view is the only neighbour, the gradient of L_ND is zero, up to rounding.
         assert np.linalg.norm(ours - theirs) <= 1e-5 * np.linalg.norm(theirs) + 1e-6
@@ -239,3 +240,25 @@ def test_refuses_bad_settings(bad):
     settings = {"alpha": 0.4, "temperature": 0.1} | bad
     with pytest.raises(InputError, match=f"{next(iter(bad))} is .* allowed"):
         objective.neighborhood_contrastive_loss(*make_problem(), neighborhood=SameLabel(), **settings)
+
+
+@pytest.mark.parametrize("name", ["w=12", "label", "intersection", "union", "own"])
+def test_anchors_projected_piece_by_piece(name):
+    problem = make_problem(samples=300, keys=700)  # 600 anchors: two whole pieces and a rest
+    matrix = keras.Variable(np.random.default_rng(5).normal(size=(8, 8)), dtype="float32")
+
+    def terms_and_gradient(form):
+        @tf.function(jit_compile=True)
+        def run():
+            with tf.GradientTape() as tape:
+                terms = form(
+                    *problem, NEIGHBORHOODS[name], 0.4, 0.1, lambda x: tf.math.l2_normalize(x @ matrix, 1), [matrix]
+                )
+            return terms, tape.gradient(terms.loss, [matrix])
+
+        return run()
+
+    assert_close(
+        terms_and_gradient(objective.neighborhood_contrastive_loss),
+        terms_and_gradient(losses.neighborhood_contrastive_loss),
+    )

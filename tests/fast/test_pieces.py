@@ -1,4 +1,6 @@
-"""A function of a batch, piece by piece, against the function of the whole batch."""
+"""Functions of a batch, piece by piece, against the functions of the whole batch."""
+
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -6,75 +8,113 @@ import pytest
 import tensorflow as tf
 
 from ncl_tf.encoders import Encoder
-from ncl_tf.fast.pieces import in_pieces
+from ncl_tf.fast.pieces import map_in_pieces, means_in_pieces
+
+SHAPES = [(12, 4), (13, 4), (5, 4), (4, 4), (3, 4), (7, 1)]
 
 
-def make_layer() -> tuple[keras.Model, list[keras.Variable]]:
+class Means(NamedTuple):
+    """A loss, and two numbers to report."""
+
+    loss: tf.Tensor
+    square: tf.Tensor
+    weight: tf.Tensor
+
+
+def make_layer() -> keras.Model:
     keras.utils.set_random_seed(3)
     layer = keras.Sequential([keras.layers.Dense(4, activation="tanh"), keras.layers.LayerNormalization()])
     layer.build((None, 6))
-    return layer, layer.trainable_variables
+    return layer
 
 
-def gradients(function, inputs: tf.Tensor, variables: list[keras.Variable], jit_compile: bool) -> list[tf.Tensor]:
-    """The outputs, and the gradients of a curved loss with respect to inputs and variables."""
-
-    @tf.function(jit_compile=jit_compile)
-    def run(inputs: tf.Tensor) -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            outputs = function(inputs)
-            loss = tf.reduce_sum(tf.range(1.0, outputs.shape[0] + 1)[:, None] * outputs**3)
-        return [outputs, *tape.gradient(loss, [inputs, *variables])]
-
-    return run(inputs)
-
-
-def assert_same(function, variables, inputs: tf.Tensor, size: int, jit_compile: bool) -> None:
-    whole = gradients(function, inputs, variables, jit_compile)
-    pieces = gradients(lambda x: in_pieces(function, x, size), inputs, variables, jit_compile)
-    for one, other in zip(whole, pieces, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5 * np.abs(one).max())
+def random_inputs(*shape: int) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, [shape[0], len(shape)])
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("batch, size", [(12, 4), (13, 4), (5, 4), (4, 4), (3, 4), (7, 1)])
-def test_equals_the_whole_batch(batch, size, jit_compile):
-    assert_same(*make_layer(), tf.random.stateless_normal([batch, 6], [batch, size]), size, jit_compile)
+@pytest.mark.parametrize("batch, size", SHAPES)
+def test_a_map_equals_that_of_the_whole_batch(batch, size, jit_compile):
+    layer, inputs = make_layer(), random_inputs(batch, 6)
+
+    @tf.function(jit_compile=jit_compile)
+    def outputs_and_gradients(piece: int) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            outputs = map_in_pieces(layer, inputs, piece)
+            loss = tf.reduce_sum(tf.range(1.0, batch + 1)[:, None] * outputs**3)
+        return [outputs, *tape.gradient(loss, [inputs, *layer.trainable_variables])]
+
+    for whole, pieces in zip(outputs_and_gradients(batch), outputs_and_gradients(size), strict=True):
+        np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-5 * np.abs(whole).max())
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("batch, size", SHAPES)
+def test_means_and_gradients_equal_those_of_the_whole_batch(batch, size, jit_compile):
+    layer = make_layer()
+    samples = random_inputs(batch, 6), {"weight": tf.range(1.0, batch + 1)}
+    unused = keras.Variable([1.0])
+    variables = [*layer.trainable_variables, unused]
+
+    def function(samples: tuple[tf.Tensor, dict[str, tf.Tensor]]) -> Means:
+        inputs, weight = samples[0], samples[1]["weight"]
+        outputs = layer(inputs)
+        loss = tf.reduce_mean(weight[:, None] * outputs**3)
+        return Means(loss, tf.reduce_mean(outputs**2), tf.reduce_mean(weight))
+
+    @tf.function(jit_compile=jit_compile)
+    def run(in_pieces: bool) -> tuple[Means, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            means = means_in_pieces(function, samples, variables, Means, size) if in_pieces else function(samples)
+            loss = 3 * means.loss
+        values = [variable.value for variable in variables]
+        return means, tape.gradient(loss, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    (whole, of_whole), (pieces, of_pieces) = run(False), run(True)
+    assert isinstance(pieces, Means)
+    np.testing.assert_allclose(pieces, whole, rtol=1e-5)
+    assert float(pieces.weight) == pytest.approx((batch + 1) / 2)
+    for one, other in zip(of_whole, of_pieces, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5 * max(np.abs(one).max(), 1e-3))
+    assert any(np.abs(gradient).max() > 0.1 for gradient in of_pieces)
+    np.testing.assert_array_equal(of_pieces[-1], [0])
+
+
+def test_only_the_loss_has_a_gradient():
+    variable, inputs = keras.Variable([2.0, 3.0]), random_inputs(10, 2)
+
+    def function(inputs: tf.Tensor) -> Means:
+        mean = tf.reduce_mean(inputs * variable)
+        return Means(mean, mean**2, mean)
+
+    with tf.GradientTape(persistent=True) as tape:
+        means = means_in_pieces(function, inputs, [variable], Means, 4)
+    np.testing.assert_allclose(
+        tape.gradient(means.loss, variable.value), tf.reduce_mean(inputs, axis=0) / 2, rtol=1e-5, atol=1e-7
+    )
+    assert tape.gradient(means.square, variable.value) is None
+    assert tape.gradient(means.weight, variable.value) is None
 
 
 def test_the_encoder_equals_itself_in_pieces():
     keras.utils.set_random_seed(4)
     encoder = Encoder(static_columns=2, size=5, filters=4, dilations=(1, 2))
     encoder.build((None, 9, 6))
-    inputs = tf.random.stateless_normal([300, 9, 6], [1, 2])
+    inputs = random_inputs(300, 9, 6)
     np.testing.assert_allclose(encoder(inputs), encoder._last_hour(inputs), rtol=1e-5, atol=1e-6)
-    assert_same(encoder._last_hour, encoder.trainable_variables, inputs[:10], 4, jit_compile=False)
-
-
-def test_a_function_without_variables():
-    inputs = tf.random.stateless_normal([10, 3], [1, 2])
-    outputs, of_inputs = gradients(lambda x: in_pieces(tf.sin, x, 4), inputs, [], False)
-    x = inputs.numpy().astype(float)
-    np.testing.assert_allclose(outputs, np.sin(x), rtol=1e-5)
-    np.testing.assert_allclose(
-        of_inputs, np.arange(1, 11)[:, None] * 3 * np.sin(x) ** 2 * np.cos(x), rtol=1e-4, atol=1e-5
-    )
-
-
-def test_variables_that_the_function_uses_and_others():
-    used, unused = keras.Variable([2.0, 3.0, 4.0]), keras.Variable([1.0])
-    inputs = tf.random.stateless_normal([10, 3], [1, 2])
-    with tf.GradientTape() as tape:
-        outputs = in_pieces(lambda x: x * used, inputs, 4)
-    of_used, of_unused = tape.gradient(outputs, [used.value, unused.value])
-    np.testing.assert_allclose(of_used, tf.reduce_sum(inputs, axis=0), rtol=1e-5)
-    assert of_unused is None
 
 
 def test_an_unknown_number_of_samples_is_one_piece():
     seen = []
-    tf.function(lambda x: in_pieces(lambda y: seen.append(y.shape) or y, x, 4)).get_concrete_function(
-        tf.TensorSpec([None, 3])
-    )
-    assert [shape.as_list() for shape in seen] == [[None, 3]]
+
+    def function(inputs: tf.Tensor) -> Means:
+        seen.append(inputs.shape)
+        return Means(*[tf.reduce_mean(inputs)] * 3)
+
+    @tf.function
+    def run(inputs: tf.Tensor) -> tuple[tf.Tensor, Means]:
+        return map_in_pieces(lambda x: function(x) and x, inputs, 4), means_in_pieces(function, inputs, [], Means, 4)
+
+    run.get_concrete_function(tf.TensorSpec([None, 3]))
+    assert [shape.as_list() for shape in seen] == [[None, 3], [None, 3]]

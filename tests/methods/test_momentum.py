@@ -206,7 +206,7 @@ def test_gradient_of_the_trained_networks_is_the_objectives_and_momentum_network
         views, anchors, _ = model.two_views(batch, step=0)
         keys = model.momentum_projector(model.momentum_encoder(views))
         projections = model.projector(model.encoder(views))
-        terms, _ = model.contrast(projections, anchors, keys)
+        terms, _ = model.contrast(views, anchors, keys)
         # All real keys are neighbours. L_NA and L_ND once more, from scores with the own projection (paper) or its
         # view's half (authors) taken out.
         scores = projections @ tf.transpose(tf.stop_gradient(tf.concat([keys, model.queue_keys], axis=0))) / TAU

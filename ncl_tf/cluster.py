@@ -44,7 +44,7 @@ def read_cluster(text: str | None) -> Cluster:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"TF_CONFIG is not JSON: {error}. Allowed: such as {EXAMPLE}") from error
+        raise InputError(f"TF_CONFIG is {text!r}, which is not JSON: {error}. Allowed: such as {EXAMPLE}") from error
     jobs, task = _object(config, "cluster"), _object(config, "task")
     if other := sorted(jobs.keys() - {"worker"}):
         raise InputError(
@@ -62,7 +62,7 @@ def read_cluster(text: str | None) -> Cluster:
 def _object(config: Any, name: str) -> dict[str, Any]:
     part = config.get(name) if isinstance(config, dict) else None
     if not isinstance(part, dict):
-        raise InputError(f"TF_CONFIG: has no object {name!r}. Allowed: such as {EXAMPLE}")
+        raise InputError(f"TF_CONFIG is {config!r}: it has no object {name!r}. Allowed: such as {EXAMPLE}")
     return part
 
 

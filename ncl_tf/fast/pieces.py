@@ -82,12 +82,11 @@ def means_in_pieces(
     if whole < batch:
         sums = add(whole, batch - whole, *sums)
     means, gradients = (tf.nest.map_structure(tf.stop_gradient, values) for values in sums)
-    # Adds nothing but the gradients.
-    at = [
+    zeros_with_gradients = (
         tf.reduce_sum(gradient * (variable - tf.stop_gradient(variable)))
         for variable, gradient in zip(variables, gradients, strict=True)
-    ]
-    return kind(means[0] + tf.add_n(at), *means[1:])
+    )
+    return kind(sum(zeros_with_gradients, means[0]), *means[1:])
 
 
 def _slice(values: tf.Tensor, start: int | tf.Tensor, length: int) -> tf.Tensor:

@@ -211,7 +211,7 @@ class MomentumContrast(keras.Model):
         def project(views: tf.Tensor) -> tf.Tensor:
             return self.projector(self.encoder(views, training=training, draws=draws))
 
-        samples = views.shape[0] // 2 if views.shape[0] else tf.shape(views)[0] // 2
+        samples = tf.shape(views)[0] // 2
         newest = Queue(*_gathered((keys, anchors)))
         total = tf.shape(newest.keys)[0] // 2
         sample = self._first_sample(views[:samples]) + tf.range(samples)

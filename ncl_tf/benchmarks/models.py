@@ -9,7 +9,9 @@ import tensorflow as tf
 from ncl_tf import augmentations, encoders, factories
 from ncl_tf.benchmarks.measure import Row, in_own_process, interleaved
 from ncl_tf.data.windows import HISTORY
+from ncl_tf.fast.pieces import means_in_pieces
 from ncl_tf.methods.momentum import MomentumContrast
+from ncl_tf.methods.supervised import Terms
 from ncl_tf.neighborhoods import Attributes, Neighborhood, SameLabel, SameStayWithin
 
 COLUMNS, STATIC = 40, 5  # PhysioNet 2019
@@ -122,11 +124,15 @@ def _embed(made: encoders.Encoder, rows: tf.Tensor, hour: tf.Tensor) -> Callable
 
 
 def _backward(made: encoders.Encoder, windows: tf.Tensor) -> Callable[[], None]:
+    def mean(windows: tf.Tensor) -> Terms:
+        return Terms(tf.reduce_mean(made(windows, training=True)[:, 0] ** 2))
+
     @tf.function(jit_compile=True)
     def loss_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
+        variables = made.trainable_variables
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(made(windows, training=True)[:, 0] ** 2)
-        return loss, tape.gradient(loss, made.trainable_variables)
+            loss = (means_in_pieces(mean, windows, variables, Terms) if made.fast else mean(windows)).loss
+        return loss, tape.gradient(loss, variables)
 
     return lambda: loss_and_gradients()[0].numpy()
 

@@ -1,6 +1,7 @@
 """Judging a run: loads it, trains a head or scores what it has, and writes metrics, predictions and the classifier."""
 
 import dataclasses
+import inspect
 import pathlib
 import time
 from collections.abc import Callable, Sequence
@@ -102,7 +103,8 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
     for name, value in config.bindings(gin.config_str()).items():
         if value != trained.get(name) and not name.startswith("protocol."):
             raise InputError(
-                f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE"
+                f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE with a "
+                f"NAME of {', '.join(inspect.signature(factories.protocol).parameters)}"
             )
     data = Cohort(cohort or config.macro("cohort"))
     if len(data.columns) != run.record["columns"]:

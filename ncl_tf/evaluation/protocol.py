@@ -41,6 +41,17 @@ class Protocol:
     max_epochs: int = 1000
     max_minutes: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "patience", "max_epochs"):
+            if not getattr(self, name) >= 1:
+                raise InputError(f"protocol.{name} is {getattr(self, name)}; allowed: 1 or more")
+        for name, rate in (
+            *((f"{head}_rate", rate) for head, rate in self.rates.items()),
+            ("fine_tune_rate", self.fine_tune_rate),
+        ):
+            if not rate > 0:
+                raise InputError(f"protocol.{name} is {rate}; allowed: above 0")
+
 
 @dataclasses.dataclass
 class Judged:

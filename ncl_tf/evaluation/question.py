@@ -38,6 +38,12 @@ class Question:
         ):
             if value not in allowed:
                 raise InputError(f"{name} is {value!r}; allowed: {', '.join(filter(None, allowed))}")
+        if self.fine_tune and self.features != "representation":
+            raise InputError(
+                f"fine_tune with features {self.features!r}, which have no encoder; allowed: representation"
+            )
+        if not self.label_seed >= 0:
+            raise InputError(f"label_seed is {self.label_seed}; allowed: 0 or more")
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 from collections.abc import Callable
 
@@ -52,6 +53,11 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
         ({"labels": 0.05}, "training stays with a positive hour is no stay at all"),
         ({"head": "deep"}, "head is 'deep'; allowed: linear, mlp"),
         ({"features": "all"}, "features is 'all'; allowed: representation, last_hour, window"),
+        (
+            {"fine_tune": True, "features": "window"},
+            "fine_tune with features 'window', which have no encoder; allowed: rep",
+        ),
+        ({"labels": 0.5, "label_seed": -1}, "label_seed is -1; allowed: 0 or more"),
         ({"split": "holdout"}, "split is 'holdout'; allowed: train, val, test"),
     ],
 )
@@ -75,8 +81,23 @@ def test_an_evaluation_of_that_name_is_kept(ncl_w: pathlib.Path) -> None:
     assert path.read_bytes() != before[path]  # its time of making
 
 
+@pytest.mark.parametrize(
+    ("binding", "message"),
+    [
+        ("patience = 0", "protocol.patience is 0; allowed: 1 or more"),
+        ("max_epochs = -1", "protocol.max_epochs is -1; allowed: 1 or more"),
+        ("batch_size = 0", "protocol.batch_size is 0; allowed: 1 or more"),
+        ("linear_rate = 0.0", "protocol.linear_rate is 0.0; allowed: above 0"),
+        ("fine_tune_rate = -1.0", "protocol.fine_tune_rate is -1.0; allowed: above 0"),
+    ],
+)
+def test_a_protocol_without_a_meaning_is_refused(ncl_w: pathlib.Path, binding: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        evaluate(ncl_w, Question(), gin_params=(f"protocol.{binding}",))
+
+
 def test_parameters_of_the_training_cannot_be_changed(ncl_w: pathlib.Path) -> None:
-    with pytest.raises(InputError, match=r"--gin_param sets alpha = 0.9; allowed: bindings of the protocol"):
+    with pytest.raises(InputError, match=r"--gin_param sets alpha = 0.9; allowed: .* NAME of linear_rate, mlp_rate,"):
         evaluate(ncl_w, Question(), gin_params=("alpha = 0.9",))
 
 

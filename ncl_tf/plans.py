@@ -90,10 +90,7 @@ class EarlyStopping:
         return self.rate
 
     def check(self, model: keras.Model, hours: int) -> None:
-        """Refuses settings without a meaning, and batches larger than an epoch."""
-        for name in ("patience", "max_epochs"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; allowed: 1 or more")
+        """Refuses a rate without a meaning, and batches larger than an epoch; the protocol has checked the rest."""
         if not self.rate > 0:
             raise InputError(f"rate is {self.rate}; allowed: above 0")
         if not 1 <= self.batch_size <= hours:

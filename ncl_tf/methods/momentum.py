@@ -1,6 +1,6 @@
 """Momentum contrast with neighbourhoods: every contrastive method of the paper is a setting of this model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
@@ -205,7 +205,8 @@ class MomentumContrast(keras.Model):
             views: [2n, T, C], both views of the n samples of this replica.
             anchors: their attributes [2n].
             keys: P^m [2n, D] of this replica.
-            training, draws: for the encoder.
+            training: whether it will be derived, and for the encoder.
+            draws: for the encoder.
         """
 
         def project(views: tf.Tensor) -> tf.Tensor:
@@ -222,7 +223,8 @@ class MomentumContrast(keras.Model):
         other = tf.concat([sample + total, sample], axis=0)
         if self.encoder.static_dropout.rate:  # drawn for all views together
             return self._objective(project(views), anchors, queue, own, other), queue
-        return self._objective(views, anchors, queue, own, other, project), queue
+        weights = self.trainable_variables if training else ()  # what is not derived costs nothing
+        return self._objective(views, anchors, queue, own, other, project, weights), queue
 
     def _contrast_with_other_view(
         self, projections: tf.Tensor, anchors: Attributes, newest: Queue, sample: tf.Tensor
@@ -250,6 +252,7 @@ class MomentumContrast(keras.Model):
         own: tf.Tensor,
         other: tf.Tensor,
         project: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        variables: Sequence[keras.Variable] = (),
     ) -> Terms:
         return self.objective(
             samples,
@@ -262,7 +265,7 @@ class MomentumContrast(keras.Model):
             self.alpha,
             self.temperature,
             project,
-            self.trainable_variables,
+            variables,
         )
 
     def follow(self) -> None:

@@ -93,6 +93,7 @@ def test_only_the_loss_has_a_gradient():
     np.testing.assert_allclose(
         tape.gradient(means.loss, variable.value), tf.reduce_mean(inputs, axis=0) / 2, rtol=1e-5, atol=1e-7
     )
+    np.testing.assert_allclose(means_in_pieces(function, inputs, (), Means, 4).loss, means.loss, rtol=1e-6)
     assert tape.gradient(means.square, variable.value) is None
     assert tape.gradient(means.weight, variable.value) is None
 
@@ -103,6 +104,17 @@ def test_the_encoder_equals_itself_in_pieces():
     encoder.build((None, 9, 6))
     inputs = random_inputs(300, 9, 6)
     np.testing.assert_allclose(encoder(inputs), encoder._last_hour(inputs), rtol=1e-5, atol=1e-6)
+
+    def function(windows: tf.Tensor) -> Means:
+        return Means(*[tf.reduce_mean(encoder(windows, training=True) ** 3)] * 3)
+
+    def gradients(size: int) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = means_in_pieces(function, inputs[:10], encoder.trainable_variables, Means, size).loss
+        return tape.gradient(loss, encoder.trainable_variables)
+
+    for whole, pieces in zip(gradients(10), gradients(4), strict=True):
+        np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-5 * np.abs(whole).max())
 
 
 def test_an_unknown_number_of_samples_is_one_piece():

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import queue
 import re
 import shlex
 import socket
@@ -134,20 +135,38 @@ class Executor(Protocol):
 
 def local_slots(cpus_per_job: int | None) -> int:
     """How many jobs this machine runs at the same time."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = len(_cores())
     if cpus_per_job is not None and not 1 <= cpus_per_job <= cores:
         raise InputError(f"--cpus_per_job is {cpus_per_job}; allowed: 1 to {cores}, the cores of this machine")
     return cores // (cpus_per_job or cores)
 
 
+def _cores() -> list[int]:
+    """The cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count()))
+
+
 class Local:
-    """This machine: as many jobs at once as there are cores for; by default each gets all of them."""
+    """This machine: as many jobs at once as there are cores for; by default each gets all of them.
+
+    Several jobs at once have cores of their own, where the system can do that: two trainings that share two cores take up to
+    twice as long.
+    """
 
     def __init__(self, cpus_per_job: int | None = None) -> None:
         self.slots = self.parallel = local_slots(cpus_per_job)
         self._threads = cpus_per_job
         self._stop = threading.Event()
-        self._pool = concurrent.futures.ThreadPoolExecutor(self.slots)
+        self._shares: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+        cores = _cores()
+        for slot in range(self.slots):
+            self._shares.put(cores[slot :: self.slots])
+        self._pool = concurrent.futures.ThreadPoolExecutor(self.slots, initializer=self._take_cores)
+
+    def _take_cores(self) -> None:
+        """Ties a thread of the pool, and with it the processes that it starts, to its share of the cores."""
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self._shares.get())
 
     def submit(self, job: Job) -> concurrent.futures.Future:
         """Starts a job; the future holds its exit code."""

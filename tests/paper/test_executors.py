@@ -1,5 +1,6 @@
 """Executors, with real processes: order, failures, never twice, and an end together with whoever started them."""
 
+import ast
 import http.server
 import os
 import pathlib
@@ -85,6 +86,15 @@ def test_a_job_never_runs_beside_itself(tmp_path: pathlib.Path, local: executors
     futures = [local.submit(again), local.submit(again)]
     assert [future.result() for future in futures] == [0, 0]
     assert times_run(again) == 1
+
+
+@pytest.mark.skipif(executors.local_slots(1) < 2 or not hasattr(os, "sched_setaffinity"), reason="needs two cores to share")
+def test_jobs_at_the_same_time_have_cores_of_their_own(tmp_path: pathlib.Path, local: executors.Local) -> None:
+    jobs = [job(tmp_path, name, seconds=0.5) for name in ("one", "two")]
+    assert set(executors.run_all(jobs, local, lambda *_: None).values()) == {""}
+    cores = [set(ast.literal_eval(job.output.with_suffix(".runs").read_text())) for job in jobs]
+    assert cores[0] and cores[1] and not cores[0] & cores[1]
+    assert cores[0] | cores[1] <= os.sched_getaffinity(0)
 
 
 def test_closing_stops_what_runs(tmp_path: pathlib.Path) -> None:

@@ -1,13 +1,15 @@
-"""Timing side by side, and the peak memory of a piece of work in a process of its own."""
+"""Timing side by side, in one process or in several, and a process's peak memory."""
 
+import contextlib
+import importlib
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 Row = dict[str, Any]
 
@@ -32,17 +34,76 @@ def peak_memory() -> float:
     raise RuntimeError("this system does not tell a process's peak memory")
 
 
-def in_own_process(module: str, function: str, *arguments: Any) -> float:
-    """Peak memory in GiB of `module.function(*arguments)` in a new Python process; arguments are plain values."""
-    code = (
-        f"import importlib, json; from ncl_tf.benchmarks.measure import peak_memory; "
-        f"importlib.import_module({module!r}).{function}(*json.loads({json.dumps(json.dumps(arguments))})); "
-        "print(peak_memory())"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{module}.{function}{arguments} failed:\n{done.stderr[-2000:]}")
-    return float(done.stdout.split()[-1])
+class Measured(NamedTuple):
+    """Median seconds of a piece of work, and the peak memory in GiB of the process that did it."""
+
+    seconds: float
+    memory: float
+
+
+def in_own_processes(maker: str, works: Mapping[str, Sequence[Any]], repeats: int) -> dict[str, Measured]:
+    """Pieces of work that take turns, each in a process of its own, so that none leaves anything behind for the others.
+
+    A turn is two executions, of which the second is timed: a process that has waited starts cold.
+
+    Args:
+        maker: 'package.module.function', which makes the work, a callable without arguments.
+        works: by name, the arguments of the maker, plain values.
+        repeats: turns of each.
+    """
+    with contextlib.ExitStack() as stack:
+        workers = {name: stack.enter_context(_Worker(maker, arguments)) for name, arguments in works.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in works}
+        for _ in range(repeats):
+            for name, worker in workers.items():
+                seconds[name].append(worker.ask("seconds"))
+        return {
+            name: Measured(statistics.median(seconds[name]), worker.ask("memory")) for name, worker in workers.items()
+        }
+
+
+class _Worker:
+    """A process that makes a piece of work, does it once, and waits to be asked."""
+
+    def __init__(self, maker: str, arguments: Sequence[Any]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, maker, json.dumps(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._what = f"{maker}{tuple(arguments)}"
+        self._answer()  # before the next one starts
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, what: str) -> float:
+        """'seconds' of one more turn, or the peak 'memory' so far."""
+        with contextlib.suppress(BrokenPipeError):  # the missing answer tells
+            print(what, file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> float:
+        if line := self._process.stdout.readline():
+            return float(line)
+        raise RuntimeError(f"{self._what} ended with exit code {self._process.wait()}; it may have told why above")
+
+
+def _serve(maker: str, arguments: str) -> None:
+    """The process of a worker: a line with a number for each line that it reads, and one when it is ready."""
+    import ncl_tf.quiet  # noqa: F401
+
+    module, function = maker.rsplit(".", 1)
+    work = getattr(importlib.import_module(module), function)(*json.loads(arguments))
+    work()
+    print(0.0, flush=True)
+    for line in sys.stdin:
+        print(interleaved({"": work}, repeats=1)[""] if line.strip() == "seconds" else peak_memory(), flush=True)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -59,3 +120,7 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])

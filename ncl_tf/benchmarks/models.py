@@ -1,13 +1,17 @@
-"""Encoder, objective, training step and embedding: readable against fast at the paper's sizes, on random windows."""
+"""Encoder, objective, training step and embedding: readable against fast at the paper's sizes, on random windows.
 
-from collections.abc import Callable
+The readable forms are measured as they stand, the way the authors' code runs, and compiled by XLA, as the fast ones are.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from ncl_tf import augmentations, encoders, factories
-from ncl_tf.benchmarks.measure import Row, in_own_process, interleaved
+from ncl_tf.benchmarks.measure import Row, in_own_processes
 from ncl_tf.data.windows import HISTORY
 from ncl_tf.fast.pieces import means_in_pieces
 from ncl_tf.methods.momentum import MomentumContrast
@@ -17,7 +21,8 @@ from ncl_tf.neighborhoods import Attributes, Neighborhood, SameLabel, SameStayWi
 COLUMNS, STATIC = 40, 5  # PhysioNet 2019
 BATCH, QUEUE = 2048, 65536  # the paper's
 STAYS, HOURS = 25813, 38  # training stays and mean hours of a stay in PhysioNet 2019
-FORMS = {"readable": False, "fast": True}
+FORMS = {"readable": (False, False), "readable with XLA": (False, True), "fast": (True, True)}  # fast forms?, XLA?
+GROWING = "n_w, w = 12"  # the neighbourhood with which time and memory are measured as sizes grow
 NEIGHBORHOODS: dict[str, Neighborhood] = {
     "n_w, w = 12": SameStayWithin(12),
     "n_w, w = infinite": SameStayWithin(None),
@@ -27,28 +32,19 @@ NEIGHBORHOODS: dict[str, Neighborhood] = {
 
 def encoder() -> list[Row]:
     """Forward, and forward with gradients, for both views of a batch."""
-    windows = random_windows(2 * BATCH)
     rows = []
-    for what, maker in (("forward", _forward), ("forward + backward", _backward)):
-        works = {form: maker(built_encoder(fast), windows) for form, fast in FORMS.items()}
-        rows.append(_row({"encoder": what, "windows": 2 * BATCH}, interleaved(works, repeats=5)))
+    for what, work in (("forward", "forward"), ("forward + backward", "backward")):
+        rows.append({"encoder": what, "windows": 2 * BATCH} | _compared(work, repeats=5))
     return rows
 
 
 def objective() -> list[Row]:
     """Value and gradient for each neighbourhood, then time and memory of the fast form as the queue grows."""
     rows = []
-    for name, neighborhood in NEIGHBORHOODS.items():
-        works = {form: _objective(neighborhood, QUEUE, fast) for form, fast in FORMS.items()}
-        row = _row({"objective": name, "queue": QUEUE}, interleaved(works, repeats=3))
-        for form in FORMS:
-            row[f"{form} GiB"] = in_own_process(__name__, "run_objective", name, QUEUE, form)
-        rows.append(row)
+    for name in NEIGHBORHOODS:
+        rows.append({"objective": name, "queue": QUEUE} | _compared("value_and_gradient", name, QUEUE))
     for queue in (QUEUE // 4, QUEUE // 2, 2 * QUEUE):
-        name = "n_w, w = 12"
-        seconds = interleaved({"fast": _objective(NEIGHBORHOODS[name], queue, True)}, repeats=3)
-        memory = in_own_process(__name__, "run_objective", name, queue, "fast")
-        rows.append({"objective": name, "queue": queue, "fast s": seconds["fast"], "fast GiB": memory})
+        rows.append({"objective": GROWING, "queue": queue} | _measured("value_and_gradient", GROWING, queue))
     return rows
 
 
@@ -56,38 +52,39 @@ def step() -> list[Row]:
     """Whole training steps, then the fast one over batch and queue sizes."""
     rows = []
     for name in ("n_w, w = 12", "n_Y"):
-        works = {form: _step(name, BATCH, QUEUE, fast) for form, fast in FORMS.items()}
-        row = _row({"step": name, "batch": BATCH, "queue": QUEUE}, interleaved(works, repeats=3))
-        for form in FORMS:
-            row[f"{form} GiB"] = in_own_process(__name__, "run_step", name, BATCH, QUEUE, form)
-        rows.append(row)
+        rows.append({"step": name, "batch": BATCH, "queue": QUEUE} | _compared("training_step", name, BATCH, QUEUE))
     for batch, queue in ((BATCH, QUEUE // 4), (BATCH, QUEUE // 2), (BATCH // 4, QUEUE), (BATCH // 8, QUEUE // 4)):
-        seconds = interleaved({"fast": _step("n_w, w = 12", batch, queue, True)}, repeats=3)
-        rows.append({"step": "n_w, w = 12", "batch": batch, "queue": queue, "fast s": seconds["fast"]})
+        rows.append(
+            {"step": GROWING, "batch": batch, "queue": queue} | _measured("training_step", GROWING, batch, queue)
+        )
     return rows
 
 
 def embed() -> list[Row]:
     """Representations of every hour of whole stays, without gradients, in windows per second."""
     count = 2 * BATCH
-    rows = tf.random.stateless_normal([count, COLUMNS], [1, 2])
-    hour = tf.range(count) % HOURS
-    works = {form: _embed(built_encoder(fast), rows, hour) for form, fast in FORMS.items()}
-    seconds = interleaved(works, repeats=5)
-    row = {"embed": f"{count} hours of stays of {HOURS} hours, windows of {HISTORY} x {COLUMNS}"}
-    row |= {f"{form} windows/s": count / seconds[form] for form in FORMS}
-    return [row | {"ratio": seconds["readable"] / seconds["fast"]}]
+    row = _compared("embedding", count, repeats=5)
+    rates = {f"{form} windows/s": count / row[f"{form} s"] for form in FORMS}
+    return [
+        {"embed": f"{count} hours of stays of {HOURS} hours, windows of {HISTORY} x {COLUMNS}"} | rates | _ratios(row)
+    ]
 
 
-def run_objective(name: str, queue: int, form: str) -> None:
-    """For the measurement of memory."""
-    _objective(NEIGHBORHOODS[name], queue, FORMS[form])()
+def _compared(work: str, *arguments: Any, repeats: int = 3) -> Row:
+    """Seconds and memory of all forms, and what the fast one gains."""
+    row = _measured(work, *arguments, forms=tuple(FORMS), repeats=repeats)
+    return row | _ratios(row)
 
 
-def run_step(name: str, batch: int, queue: int, form: str) -> None:
-    """For the measurement of memory."""
-    work = _step(name, batch, queue, FORMS[form])
-    work(), work()
+def _measured(work: str, *arguments: Any, forms: Sequence[str] = ("fast",), repeats: int = 3) -> Row:
+    measured = in_own_processes(f"{__name__}.{work}", {form: [*arguments, form] for form in forms}, repeats)
+    seconds = {f"{form} s": value.seconds for form, value in measured.items()}
+    return seconds | {f"{form} GiB": value.memory for form, value in measured.items()}
+
+
+def _ratios(row: Row) -> Row:
+    readable, with_xla, fast = (row[f"{form} s"] for form in FORMS)
+    return {"ratio": readable / fast, "ratio with XLA": with_xla / fast}
 
 
 def random_windows(count: int) -> tf.Tensor:
@@ -113,31 +110,42 @@ def built_encoder(fast: bool) -> encoders.Encoder:
     return made
 
 
-def _forward(made: encoders.Encoder, windows: tf.Tensor) -> Callable[[], None]:
-    call = tf.function(made, jit_compile=True)
+def forward(form: str) -> Callable[[], None]:
+    """Both views of a batch through the encoder."""
+    fast, xla = FORMS[form]
+    windows, call = random_windows(2 * BATCH), tf.function(built_encoder(fast), jit_compile=xla)
     return lambda: call(windows).numpy()
 
 
-def _embed(made: encoders.Encoder, rows: tf.Tensor, hour: tf.Tensor) -> Callable[[], None]:
-    call = tf.function(made.stays, jit_compile=True)
-    return lambda: call(rows, hour).numpy()
+def backward(form: str) -> Callable[[], None]:
+    """The same, with a loss and its gradients."""
+    fast, xla = FORMS[form]
+    windows, made = random_windows(2 * BATCH), built_encoder(fast)
 
-
-def _backward(made: encoders.Encoder, windows: tf.Tensor) -> Callable[[], None]:
     def mean(windows: tf.Tensor) -> Terms:
         return Terms(tf.reduce_mean(made(windows, training=True)[:, 0] ** 2))
 
-    @tf.function(jit_compile=True)
-    def loss_and_gradients() -> tuple[tf.Tensor, list[tf.Tensor]]:
+    @tf.function(jit_compile=xla)
+    def loss_and_gradients(windows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = made.trainable_variables
         with tf.GradientTape() as tape:
-            loss = (means_in_pieces(mean, windows, variables, Terms) if made.fast else mean(windows)).loss
+            loss = (means_in_pieces(mean, windows, variables, Terms) if fast else mean(windows)).loss
         return loss, tape.gradient(loss, variables)
 
-    return lambda: loss_and_gradients()[0].numpy()
+    return lambda: loss_and_gradients(windows)[0].numpy()
 
 
-def _objective(neighborhood: Neighborhood, queue: int, fast: bool) -> Callable[[], None]:
+def embedding(count: int, form: str) -> Callable[[], None]:
+    """Every hour of whole stays through the encoder."""
+    fast, xla = FORMS[form]
+    rows, hour = tf.random.stateless_normal([count, COLUMNS], [1, 2]), tf.range(count) % HOURS
+    call = tf.function(built_encoder(fast).stays, jit_compile=xla)
+    return lambda: call(rows, hour).numpy()
+
+
+def value_and_gradient(name: str, queue: int, form: str) -> Callable[[], None]:
+    """The objective of both views of a batch, and its gradient with respect to their projections."""
+    fast, xla = FORMS[form]
     anchors = 2 * BATCH
     projections, keys = (
         tf.math.l2_normalize(tf.random.stateless_normal([count, 64], [3, count]), axis=1) for count in (anchors, queue)
@@ -146,19 +154,21 @@ def _objective(neighborhood: Neighborhood, queue: int, fast: bool) -> Callable[[
     attributes = Attributes(*(value[:anchors] for value in key_attributes))
     own = tf.range(anchors)
     other = tf.roll(own, BATCH, axis=0)
-    form = factories.fast_or_readable(fast)
+    objective = factories.fast_or_readable(fast)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=xla)
     def gradient(projections: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(projections)
-            terms = form(projections, attributes, keys, key_attributes, own, other, neighborhood, 0.4, 0.1)
+            terms = objective(projections, attributes, keys, key_attributes, own, other, NEIGHBORHOODS[name], 0.4, 0.1)
         return tape.gradient(terms.loss, projections)
 
     return lambda: gradient(projections, keys).numpy()
 
 
-def _step(name: str, batch: int, queue: int, fast: bool) -> Callable[[], None]:
+def training_step(name: str, batch: int, queue: int, form: str) -> Callable[[], None]:
+    """A whole training step on the same batch, again and again."""
+    fast, xla = FORMS[form]
     networks = [
         (encoders.Encoder(STATIC, fast=fast, name=f"{prefix}encoder"), encoders.Projector(name=f"{prefix}projector"))
         for prefix in ("", "momentum_")
@@ -176,7 +186,7 @@ def _step(name: str, batch: int, queue: int, fast: bool) -> Callable[[], None]:
         task=0,
     )
     model.build((None, HISTORY, COLUMNS))
-    model.compile(optimizer=keras.optimizers.Adam(1e-3, name="adam"), jit_compile=True)
+    model.compile(optimizer=keras.optimizers.Adam(1e-3, name="adam"), jit_compile=xla)
     attributes = random_attributes(queue, seed=5)
     model.store(model.queue._replace(attributes=attributes))  # a queue full of real keys
     batches = {
@@ -185,10 +195,5 @@ def _step(name: str, batch: int, queue: int, fast: bool) -> Callable[[], None]:
         "hour": attributes.hour[:batch],
         "label": attributes.label[:batch, None],
     }
-    train_step = tf.function(model.train_step, jit_compile=True)
+    train_step = tf.function(model.train_step, jit_compile=xla)
     return lambda: float(train_step(batches)["loss"])
-
-
-def _row(row: Row, seconds: dict[str, float]) -> Row:
-    row |= {f"{form} s": value for form, value in seconds.items()}
-    return row | {"ratio": seconds["readable"] / seconds["fast"]}

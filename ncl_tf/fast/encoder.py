@@ -15,6 +15,8 @@ from keras import layers
 from tcn import TCN
 from tcn.tcn import ResidualBlock
 
+from ncl_tf.fast.normalization import normalize
+
 
 def supports(tcn: TCN, training: bool | None = False) -> bool:
     """Whether `last_step` can skip steps of this layer; if not, it runs the layer itself."""
@@ -75,6 +77,8 @@ def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range
         if isinstance(layer, layers.Conv1D):
             after = next(following)
             y, steps = _convolve(layer, y, steps, after), after
+        elif isinstance(layer, layers.LayerNormalization):
+            y = normalize(layer, y)
         elif not isinstance(layer, layers.SpatialDropout1D):
             y = layer(y)
     residual, match = _select(x, have, want), block.shape_match_conv

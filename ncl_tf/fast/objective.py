@@ -39,7 +39,7 @@ def neighborhood_contrastive_loss(
     temperature: float,
     project: Callable[[tf.Tensor], tf.Tensor] | None = None,
     variables: Sequence[tf.Variable] = (),
-    chunk: int = 1024,
+    chunk: int = 2048,
 ) -> Terms:
     """L_NCL = alpha L_NA + (1 - alpha) L_ND, averaged over the anchors: see `ncl_tf.losses`.
 

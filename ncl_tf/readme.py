@@ -45,9 +45,8 @@ def benchmarks(results: pathlib.Path) -> str:
             record = json.loads(path.read_text(encoding="utf-8"))
             machines.add(f"{record['machine']['cores']} cores, {record['machine']['processor']}")
             lines += [line for row in record["rows"] if (line := _benchmark_line(name, row))]
-    return "\n".join(
-        [*lines, "", f"({'; '.join(sorted(machines))}. Seconds are medians; memory is the process's peak.)"]
-    )
+    note = "Seconds are medians; memory is the process's peak. All of a line was measured in one run, not all lines in one."
+    return "\n".join([*lines, "", f"({'; '.join(sorted(machines))}. {note})"])
 
 
 def _benchmark_line(name: str, row: dict[str, Any]) -> str:

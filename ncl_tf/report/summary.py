@@ -126,7 +126,11 @@ def _runs(sources: Sequence[Source], trainings: Sequence[Training], judged: int)
 
 def _best(dataset: str, task: str, metric: str, result: Result, compared: int, beside: bool) -> str:
     paper = f"; the paper has {result.paper}" if result.paper and beside else ""
-    among = f"best of {compared}" if compared > 1 else "the only one judged"
+    among = (
+        f"the best of {compared}, as seen on the test split itself, which flatters it"
+        if compared > 1
+        else "the only one judged"
+    )
     return (
         f"{escape(task.replace('_', ' ').capitalize())} on {escape(dataset)}, test split, by {METRICS[metric]}: "
         f"<strong>{escape(result.who)}</strong> has {number(result.value)} ({escape(result.spread + paper)}), {among}."

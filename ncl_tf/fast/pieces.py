@@ -4,29 +4,39 @@ The gradient of a mean over samples is the mean of the pieces' gradients. Each i
 so that nothing is computed twice, nothing large is written to memory, and the memory needed does not grow with the batch.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
 
-SIZE = 256  # samples in a piece: their activations fit into the caches of a processor's core
+SIZE_PER_THREAD = 128  # samples whose activations fit into the caches of a processor's core
 
 Samples = TypeVar("Samples")  # tensors [B, ...], one or nested
 Means = TypeVar("Means", bound=tuple)  # a named tuple of scalars
 
 
-def map_in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, size: int = SIZE) -> tf.Tensor:
+def default_size() -> int:
+    """Samples in a piece: threads share each operation on it, and every one has a core with caches of its own."""
+    told = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    if told.isdigit() and int(told):
+        return int(told) * SIZE_PER_THREAD
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores * SIZE_PER_THREAD
+
+
+def map_in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, size: int | None = None) -> tf.Tensor:
     """`function(inputs)`, for a function that treats the samples of a batch independently of each other.
 
     Args:
         function: [b, ...] -> [b, D], for any number b of samples; may use variables.
         inputs: [B, ...]. Where B is unknown or at most `size`, the function is simply called.
-        size: samples in a piece, at the most.
+        size: samples in a piece, at the most; None: `default_size`.
 
     Returns:
         [B, D].
     """
-    batch = inputs.shape[0]
+    batch, size = inputs.shape[0], size or default_size()
     if batch is None or batch <= size:
         return function(inputs)
     count = -(-batch // size)
@@ -41,7 +51,7 @@ def means_in_pieces(
     samples: Samples,
     variables: Sequence[tf.Variable],
     kind: type[Means],
-    size: int = SIZE,
+    size: int | None = None,
 ) -> Means:
     """`function(samples)`, for a function whose outputs are means over the samples.
 
@@ -52,10 +62,10 @@ def means_in_pieces(
         samples: nested tensors [B, ...]. Where B is unknown or at most `size`, the function is simply called.
         variables: with respect to which the loss will be derived.
         kind: of named tuple.
-        size: samples in a piece.
+        size: samples in a piece; None: `default_size`.
     """
     flat = tf.nest.flatten(samples)
-    batch = flat[0].shape[0]
+    batch, size = flat[0].shape[0], size or default_size()
     if batch is None or batch <= size:
         return function(samples)
 

@@ -40,7 +40,9 @@ def test_is_the_formula():
     x = np.array([[1.0, 2.0, 6.0]], np.float32)  # mean 3, variance 14 / 3
     norm = built(3, epsilon=1 / 3)  # variance + epsilon = 5
     gamma, beta = (weight.numpy() for weight in norm.weights)
-    np.testing.assert_allclose(normalize(norm, tf.constant(x)), np.array([[-2, -1, 3]]) / 5**0.5 * gamma + beta, rtol=1e-6)
+    np.testing.assert_allclose(
+        normalize(norm, tf.constant(x)), np.array([[-2, -1, 3]]) / 5**0.5 * gamma + beta, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("settings", [{"axis": 1}, {"center": False}, {"scale": False}, {"axis": [1, 2]}])

@@ -1,5 +1,6 @@
 """Functions of a batch, piece by piece, against the functions of the whole batch."""
 
+import os
 from typing import NamedTuple
 
 import keras
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from ncl_tf.encoders import Encoder
-from ncl_tf.fast.pieces import map_in_pieces, means_in_pieces
+from ncl_tf.fast.pieces import default_size, map_in_pieces, means_in_pieces
 
 SHAPES = [(12, 4), (13, 4), (5, 4), (4, 4), (3, 4), (7, 1)]
 
@@ -130,3 +131,16 @@ def test_an_unknown_number_of_samples_is_one_piece():
 
     run.get_concrete_function(tf.TensorSpec([None, 3]))
     assert [shape.as_list() for shape in seen] == [[None, 3], [None, 3]]
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_piece_grows_with_the_threads_that_share_it(monkeypatch, threads):
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", threads)
+    assert default_size() == 128 * int(threads)
+
+
+@pytest.mark.parametrize("unset", ["", "0"])
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tie processes to cores")
+def test_without_a_number_of_threads_there_is_one_for_each_core(monkeypatch, unset):
+    monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", unset)
+    assert default_size() == 128 * len(os.sched_getaffinity(0))

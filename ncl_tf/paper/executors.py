@@ -44,6 +44,7 @@ class Job:
         log: file for what it prints.
         needs: name of the job that must be done before.
         output: what exists when it is done; None: a training, which tells in its run.json.
+        results: what it is for; where all of them are known already, there is nothing to do.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Job:
     log: pathlib.Path
     needs: str | None = None
     output: pathlib.Path | None = None
+    results: tuple[pathlib.Path, ...] = ()
 
     @property
     def command(self) -> str:
@@ -61,7 +63,8 @@ class Job:
 
     def done(self) -> bool:
         """Whether there is nothing left to do."""
-        return self.output.exists() if self.output else self.record().get("status") == "finished"
+        made = self.output.exists() if self.output else self.record().get("status") == "finished"
+        return made or (bool(self.results) and all(path.exists() for path in self.results))
 
     def record(self) -> dict:
         """The run's run.json; empty if there is none yet."""

@@ -3,7 +3,7 @@
 plan.json                    cohort, budget and parameters, for which the folder is; the tables made in it, which may grow
 runs/TRAINING/               run directories of bin/train; tables share them
 logs/JOB.log                 what each job printed
-results/TRAINING/NAME.json   what is known about each evaluation
+results/TRAINING/NAME.json   what is known about each evaluation, even when its run is no longer there
 TABLE.md .tex .csv .json     the tables
 """
 
@@ -127,10 +127,11 @@ class Plan:
         """All jobs, seed after seed, each training before its evaluations."""
         jobs: dict[str, Job] = {}
         for *_, asked in evaluations(self.table, self.seeds):
-            training = self._training_job(asked.training)
-            jobs.setdefault(training.name, training)
-            judging = self._evaluation_job(asked)
-            jobs.setdefault(judging.name, judging)
+            training, judging = self._training_job(asked.training), self._evaluation_job(asked)
+            training = jobs.setdefault(training.name, training)
+            if judging.name not in jobs:
+                jobs[judging.name] = judging
+                jobs[training.name] = dataclasses.replace(training, results=training.results + judging.results)
         return list(jobs.values())
 
     def evaluations(self) -> dict[pathlib.Path, Evaluation]:
@@ -159,8 +160,8 @@ class Plan:
                     f"{self.folder}: is for another plan; name another --output. Different are\n" + "\n".join(other)
                 )
             tables = plan["tables"]
-        elif self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
-            raise InputError(f"{self.folder}: holds other files and no plan.json; name an empty or new --output")
+        elif self.folder.exists():
+            self._check_results_alone()
         before = tables.get(self.table.name, {})
         now = {
             "methods": [row.name for row in self.table.rows],
@@ -172,6 +173,18 @@ class Plan:
         }
         if write:
             files.write_json(path, {**facts, "tables": tables})
+
+    def _check_results_alone(self) -> None:
+        """Refuses a folder without plan.json, unless it is empty or holds nothing but results for this cohort and budget."""
+        if not self.folder.is_dir() or {path.name for path in self.folder.iterdir()} - {"results"}:
+            raise InputError(f"{self.folder}: holds other files and no plan.json; name an empty or new --output")
+        for path in self.folder.glob("results/*/*.json"):
+            run = json.loads(path.read_text(encoding="utf-8"))["run"]
+            for name, ours in (("cohort_checksum", self.cohort.checksum), ("budget", self.budget)):
+                if run[name] != ours:
+                    raise InputError(
+                        f"{path}: is of {name} {run[name]}, and this plan of {ours}; name another --output"
+                    )
 
     def _run_dir(self, training: Training) -> pathlib.Path:
         return self.folder / "runs" / training.name
@@ -220,6 +233,7 @@ class Plan:
             self._log(name),
             needs=asked.training.name,
             output=run_dir / "evaluations" / f"{question.name}.json",
+            results=(self.folder / "results" / asked.path,),
         )
 
 

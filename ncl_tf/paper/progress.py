@@ -66,7 +66,10 @@ def _kinds(job: Job) -> list[str]:
 
 def _seconds(job: Job) -> float:
     path = job.output or job.run_dir / "run.json"
-    return json.loads(path.read_text(encoding="utf-8"))["wall_seconds"]
+    if path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))["wall_seconds"]
+    known = json.loads(job.results[0].read_text(encoding="utf-8"))
+    return (known if job.output else known["run"])["wall_seconds"]
 
 
 def _seconds_by_steps(job: Job) -> float | None:

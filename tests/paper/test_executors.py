@@ -88,7 +88,9 @@ def test_a_job_never_runs_beside_itself(tmp_path: pathlib.Path, local: executors
     assert times_run(again) == 1
 
 
-@pytest.mark.skipif(executors.local_slots(1) < 2 or not hasattr(os, "sched_setaffinity"), reason="needs two cores to share")
+@pytest.mark.skipif(
+    executors.local_slots(1) < 2 or not hasattr(os, "sched_setaffinity"), reason="needs two cores to share"
+)
 def test_jobs_at_the_same_time_have_cores_of_their_own(tmp_path: pathlib.Path, local: executors.Local) -> None:
     jobs = [job(tmp_path, name, seconds=0.5) for name in ("one", "two")]
     assert set(executors.run_all(jobs, local, lambda *_: None).values()) == {""}

@@ -207,3 +207,27 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
     with pytest.raises(InputError, match="results of more than one cohort_checksum: abc, xyz"):
         results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
+
+
+def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "continued"
+    plan = make("physionet2019", cohorts, folder, ["cl"], seeds=2)
+    kept = folder / "results" / "cl-seed1111"
+    kept.mkdir(parents=True)
+    run = {"cohort_checksum": plan.cohort.checksum, "budget": "smoke", "wall_seconds": 100.0}
+    (kept / "sepsis-linear.json").write_text(json.dumps({"wall_seconds": 30.0, "run": run}))
+    assert [job.name for job in plan.jobs() if job.done()] == ["cl-seed1111-sepsis-linear"]  # the MLP needs the run
+    (kept / "sepsis-mlp.json").write_text(json.dumps({"wall_seconds": 10.0, "run": run}))
+    assert [job.name for job in plan.jobs() if not job.done()] == names(plan)[3:]
+    assert progress.seconds_left(plan.jobs(), slots=1) == pytest.approx(100 + 2 * 20)  # like those of the first seed
+    limited = make("limited_labels_physionet2019", cohorts, folder, ["cl"])
+    assert not any(job.done() for job in limited.jobs())  # they need the run, which is not there
+    plan.open()
+    assert json.loads((folder / "plan.json").read_text())["tables"]["physionet2019"]["seeds"] == [1111, 2222]
+    (folder / "plan.json").unlink()
+    with pytest.raises(InputError, match=r"sepsis-\w+.json: is of budget smoke, and this plan of laptop"):
+        make("physionet2019", cohorts, folder, budget="laptop").open()
+    (kept / "sepsis-mlp.json").write_text(json.dumps({"run": {**run, "cohort_checksum": "abc"}}))
+    with pytest.raises(InputError, match=r"sepsis-mlp.json: is of cohort_checksum abc, and this plan of \w{64}"):
+        plan.open()
+    assert not (folder / "plan.json").exists()

@@ -8,7 +8,13 @@ from ncl_tf.report.sources import Training
 
 def test_commands_tell_what_was_changed_of_the_protocol():
     question = {"task": "sepsis", "head": "mlp", "features": "representation", "fine_tune": False, "labels": 1.0}
-    protocol = {"rates": {"linear": 1e-4, "mlp": 5e-4}, "balanced": True, "patience": 20, "max_epochs": 7, "max_minutes": None}
+    protocol = {
+        "rates": {"linear": 1e-4, "mlp": 5e-4},
+        "balanced": True,
+        "patience": 20,
+        "max_epochs": 7,
+        "max_minutes": None,
+    }
     result = {"question": question | {"label_seed": 0, "split": "test"}, "protocol": protocol}
     config = {
         "max_epochs": "9",

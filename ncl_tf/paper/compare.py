@@ -117,7 +117,23 @@ class Comparison:
             text += " In brackets: the paper's figure, and ours less the paper's."
         if any(cell.stopped_by_budget for cell in self.cells.values()):
             text += " †: stopped by budget, when its time was up."
+        if self.changed:
+            text += f" Other than the budget's: {'; '.join(f'{row} {what}' for row, what in self.changed.items())}."
         return text
+
+    @property
+    def changed(self) -> dict[str, str]:
+        """By title of a row, settings of any of its results that are not the budget's."""
+        found = {
+            row.title: {
+                f"{name} = {value}": None
+                for result in self.results
+                if result["row"] == row.name
+                for name, value in result["changed"].items()
+            }
+            for row in self.rows
+        }
+        return {row: ", ".join(settings) for row, settings in found.items() if settings}
 
     def write(self, folder: pathlib.Path) -> list[pathlib.Path]:
         """Writes TABLE.md, .tex, .csv and .json; returns the paths."""
@@ -175,6 +191,7 @@ class Comparison:
             "label": self.table.label,
             "caption": self.caption,
             "budget": self.results[0]["budget"],
+            "changed": self.changed,
             "cohort_checksum": self.results[0]["cohort_checksum"],
         }
         return json.dumps({**facts, "cells": self._records()}, indent=2) + "\n"

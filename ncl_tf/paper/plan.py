@@ -242,6 +242,15 @@ def budgets() -> list[str]:
     return sorted(path.stem for path in (GIN / "budgets").glob("*.gin"))
 
 
+def budget_settings(budget: str) -> dict[str, str]:
+    """Name and value, as gin writes it, of what a budget sets and results depend on."""
+    text = (GIN / "budgets" / f"{budget}.gin").read_text(encoding="utf-8")
+    included = (budget_settings(name) for name in re.findall(r"^include 'budgets/(\w+)\.gin'", text, re.MULTILINE))
+    settings = {name: value for parent in included for name, value in parent.items()}
+    settings |= re.findall(r"^(\w+) = ([^#\n]*[^#\s])", text, re.MULTILINE)
+    return {name: value for name, value in settings.items() if name not in ("budget", "report_every", "jit_compile")}
+
+
 def _lasting(file: str) -> str:
     """A gin file's path that holds in any working folder: the project's are found as they are."""
     return (

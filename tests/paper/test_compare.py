@@ -32,6 +32,7 @@ def results(values: dict = VALUES, stopped: str = "") -> list[dict]:
             "metrics": {"auprc": value, "auroc": 0.8, "utility": -0.05},
             "stopped_by_budget": method == stopped,
             "budget": "laptop",
+            "changed": {"steps": "12000", "max_minutes": "20"} if method == "cl" and index else {},
             "cohort_checksum": "abc",
         }
         for method, heads in values.items()
@@ -93,6 +94,7 @@ def test_markdown(comparison: Comparison) -> None:
     assert "budget 'laptop', 1 to 3 seeds" in caption
     assert "tab:physionet2019" in caption
     assert "†: stopped by budget" in caption
+    assert caption.endswith(" Other than the budget's: CL steps = 12000, max_minutes = 20.)")
     assert "†" not in Comparison(tables.load("physionet2019"), results()).markdown()
 
 
@@ -135,10 +137,12 @@ def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
         "intervals": {},
         "stopped_by_budget": False,
         "run": {"budget": "laptop", "cohort_checksum": "abc"},
+        "config": {"steps": "24000", "batch_size": "256", "report_every": "1", "alpha": "1.0"},
     }
     path.write_text(json.dumps(result))
     built = readme.build(block, tmp_path)
     assert "| CL | 1 | **9.0** (9.5 ± 0.4, -0.5) | **80.0** (80.2 ± 0.4, -0.2) | **30.0** (29.7 ± 1.0, +0.3) |" in built
+    assert "Other than the budget's: CL batch_size = 256.)" in built  # what decides about no figure does not count
     assert readme.build(built, tmp_path) == built
     result["metrics"]["auprc"] = 0.091
     path.write_text(json.dumps(result))

@@ -9,7 +9,7 @@ import pytest
 from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.errors import InputError
 from ncl_tf.paper import progress, results, tables
-from ncl_tf.paper.plan import Plan
+from ncl_tf.paper.plan import Plan, budget_settings
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
         "metrics": {"utility": 0.3},
         "intervals": {"utility": [0.2, 0.4]},
         "curve": [1, 2, 3],
-        "config": {"cohort": "'/home/someone/ward.h5'", "alpha": "0.3"},
+        "config": {"cohort": "'/home/someone/ward.h5'", "alpha": "0.3", "steps": "2", "max_epochs": "3"},
         "stopped_by_budget": True,
         "wall_seconds": 2.0,
     }
@@ -195,18 +195,25 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     results.collect(plan)
     path = tmp_path / "results" / "ncl_w-window_8-alpha_0.3-seed1111" / "sepsis-mlp-val.json"
     content = json.loads(path.read_text())
-    assert content["config"] == {"alpha": "0.3"}
+    assert content["config"] == {"alpha": "0.3", "steps": "2", "max_epochs": "3"}
     assert {"budget", "seed", "cohort_checksum", "versions", "wall_seconds"} <= content["run"].keys()
     assert "curve" not in content
     (row,) = results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
     assert (row["window"], row["alpha"], row["seed"], row["method"]) == (8, 0.3, 1111, "ncl_w")
     assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
     assert row["stopped_by_budget"]
+    assert row["changed"] == {"max_epochs": "3"}
     other = path.parent.with_name("ncl_w-window_8-alpha_0.3-seed2222") / path.name
     other.parent.mkdir()
     other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
     with pytest.raises(InputError, match="results of more than one cohort_checksum: abc, xyz"):
         results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
+
+
+def test_settings_of_a_budget_by_hand() -> None:
+    paper = {"steps": "25000", "batch_size": "2048", "queue_size": "65536", "max_epochs": "1000", "max_minutes": "None"}
+    assert budget_settings("paper") == paper
+    assert budget_settings("paper_quarter") == {**paper, "steps": "6250"}  # an include and a number
 
 
 def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:

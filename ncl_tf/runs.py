@@ -2,7 +2,8 @@
 
 config.gin               what was asked for; a run is only ever continued with the same
 operative_config.gin     what was used, written at the end
-run.json                 seed, versions, cohort checksum, wall time, status, whether a time cap ended it, best epoch
+run.json                 seed, versions, cohort checksum, wall time, status, whether a time cap ended it, best epoch; where it
+                         was interrupted, the step, versions and machine of every continuation
 metrics.jsonl            one line per report: step, objective, accuracy, learning rate, validation values
 logs/                    the same for TensorBoard
 checkpoints/step-N.npz   every variable, the last two; with early stopping also the best weights, in which a finished run ends
@@ -131,8 +132,10 @@ class Run:
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
 
-    def forget_after(self, step: int) -> None:
-        """Drops logged lines of steps after the checkpoint that the run goes on from."""
+    def go_on(self, step: int) -> None:
+        """Tells in the record that, and by which versions, the run is continued from a step; drops lines logged after it."""
+        if step:
+            self.save(continued=[*self.record.get("continued", []), {"step": step, **environment()}])
         path = self.folder / "metrics.jsonl"
         if self.writes and path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)

@@ -84,7 +84,7 @@ def train(
             best = Best(model) if plan.chooses else None
             first = run.restore(model, best)
             group.check_same(f"first step, {first},", first)
-            run.forget_after(first)
+            run.go_on(first)
             _announce(run, data, model, training.count, plan, first, group)
             try:
                 _train(run, model, plan, best, training, validation, clock, group)

@@ -109,7 +109,8 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
     assert (whole / "metrics.jsonl").read_bytes() == (killed / "metrics.jsonl").read_bytes()
     steps = [json.loads(line)["step"] for line in (killed / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(REPORT_EVERY, STEPS + 1, REPORT_EVERY))
-    assert json.loads((killed / "run.json").read_text())["status"] == "finished"
+    told = json.loads((killed / "run.json").read_text())
+    assert (told["status"], [continuation["step"] for continuation in told["continued"]]) == ("finished", [before])
     assert (killed / "encoder/1/saved_model.pb").exists()
 
 

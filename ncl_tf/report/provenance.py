@@ -68,12 +68,13 @@ def _trainings(group: str, trainings: Sequence[Training]) -> str:
     for training in trainings:
         record = training.record
         stopped = "yes" if record.get("stopped_by_budget") else "no"
+        versions = [part["code_version"] for part in (record, *record.get("continued", []))]
         cells = [
             f"{record['step']:,}",
             duration(record["wall_seconds"]),
             stopped,
             record["started"],
-            record["code_version"],
+            ", then ".join(dict.fromkeys(versions)),
         ]
         cells.append(f"{record['machine']['cores']} cores, {record['machine']['processor']}")
         rows.append(

@@ -25,11 +25,11 @@ def _guarded(main: Callable[[], None]) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        _drop_output()
+        drop_output()
     return 0
 
 
-def _drop_output() -> None:
+def drop_output() -> None:
     """Where the reader of our output, e.g. `head`, has left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -40,7 +40,7 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         try:
             print((sys.modules["__main__"].__doc__ or "").strip(), f"Flags:\n{described}", sep="\n\n", flush=True)
         except BrokenPipeError:
-            _drop_output()
+            drop_output()
         sys.exit(0)
     try:
         rest = flags.FLAGS(arguments)

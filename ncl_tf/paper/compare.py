@@ -108,22 +108,26 @@ class Comparison:
             else ""
         )
         split = {"test": "the test split", "val": "validation data"}[self.table.split]
+        runs = self.table.seeds * self.table.label_seeds
+        theirs = f"the paper: its own budget, {runs} runs" if self.table.label else "not in the paper"
+        blocks = list(dict.fromkeys(row.block for row in self.rows))
+        among = f" of its block: {', '.join(blocks)}" if len(blocks) > 1 else ""
         text = (
-            f"{self.table.title}{label}, on {split}: budget {self.results[0]['budget']!r}, {seeds}{labels} "
-            f"(the paper: its own budget, {self.table.seeds * self.table.label_seeds} runs). x 100, mean ± std over runs. "
-            "Bold: within one std of the best of its block."
+            f"{self.table.title}{label}, on {split}: budget {self.results[0]['budget']!r}, {seeds}{labels} ({theirs}). "
+            f"x 100, mean ± std over runs. Bold: within one std of the best{among}."
         )
         if any(cell.figure for cell in self.cells.values()):
             text += " In brackets: the paper's figure, and ours less the paper's."
         if any(cell.stopped_by_budget for cell in self.cells.values()):
             text += " †: stopped by budget, when its time was up."
         if self.changed:
-            text += f" Other than the budget's: {'; '.join(f'{row} {what}' for row, what in self.changed.items())}."
+            rows = "; ".join(f"{row} {settings}" for row, settings in self.changed.items())
+            text += f" Settings other than the paper's or the budget's: {rows}."
         return text
 
     @property
     def changed(self) -> dict[str, str]:
-        """By title of a row, settings of any of its results that are not the budget's."""
+        """By title of a row, settings of any of its results that are neither the row's nor the budget's."""
         found = {
             row.title: {
                 f"{name} = {value}": None

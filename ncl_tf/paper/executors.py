@@ -190,7 +190,9 @@ class Ray:
         try:
             import ray
         except ImportError as error:
-            raise InputError("--executor=ray needs Ray: pip install 'ncl_tf[cluster]'") from error
+            raise InputError(
+                "--executor=ray needs Ray, which `make` installs; in another environment: pip install -e '.[cluster]'"
+            ) from error
         if gpus_per_job < 0 or (cpus_per_job is not None and cpus_per_job < 1):
             raise InputError(
                 f"--cpus_per_job is {cpus_per_job} and --gpus_per_job {gpus_per_job}; allowed: 1 or more, and 0 or more"
@@ -200,7 +202,8 @@ class Ray:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}") from error
+            why = "no Ray runs here; `ray start --head` starts one" if address == "auto" else str(error).splitlines()[0]
+            raise InputError(f"--ray_address={address}: {why}") from error
         self.parallel = self._fitting(gpus_per_job)
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
         self._execute = ray.remote(num_cpus=self._threads, num_gpus=gpus_per_job, max_retries=RAY_RETRIES)(execute)

@@ -18,6 +18,7 @@ from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.question import Question
+from ncl_tf.paper import settings
 from ncl_tf.paper.executors import Job
 from ncl_tf.paper.tables import SEEDS, TITLES, Column, Row, Table, check_names, value_name
 
@@ -43,8 +44,13 @@ class Training:
     @property
     def name(self) -> str:
         """Of its run directory."""
-        settings = [f"{name.split('.')[-1]}_{value_name(value)}" for name, value in self.settings.items()]
-        return "-".join([pathlib.Path(self.gin_file).stem, *settings, f"seed{self.seed}"])
+        own = [f"{name.split('.')[-1]}_{value_name(value)}" for name, value in self.settings.items()]
+        return "-".join([pathlib.Path(self.gin_file).stem, *own, f"seed{self.seed}"])
+
+    def configured(self, budget: str, gin_files: Sequence[str] = (), gin_params: Sequence[str] = ()) -> dict[str, str]:
+        """Its settings by the row and a budget, with files between these and bindings after them."""
+        own = (f"{name} = {value!r}" for name, value in self.settings.items())
+        return settings.configured((self.gin_file, *gin_files, f"gin/budgets/{budget}.gin"), (*own, *gin_params))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,16 +146,19 @@ class Plan:
         return {self._run_dir(found.training) / "evaluations" / f"{found.question.name}.json": found for found in asked}
 
     def open(self, write: bool = True) -> None:
-        """Refuses a folder that is for another cohort, budget or parameters; writes plan.json, or adds to it."""
+        """Refuses settings that bin/train would refuse, and a folder that is for another cohort, budget or parameters, or
+        holds results of others; writes plan.json, or adds to it.
+        """
         facts = {
             "cohort_checksum": self.cohort.checksum,
             "budget": self.budget,
             "gin_files": self.gin_files,
-            "gin_params": self.gin_params,
+            "gin_params": sorted(self.gin_params),
         }
         path, tables = self.folder / "plan.json", {}
         if path.exists():
             plan = json.loads(path.read_text(encoding="utf-8"))
+            plan["gin_params"].sort()
             other = [
                 f"  {name}: {value}   (the folder has {plan[name]})"
                 for name, value in facts.items()
@@ -160,8 +169,9 @@ class Plan:
                     f"{self.folder}: is for another plan; name another --output. Different are\n" + "\n".join(other)
                 )
             tables = plan["tables"]
-        elif self.folder.exists():
-            self._check_results_alone()
+        elif self.folder.exists() and not (self.folder.is_dir() and _names(self.folder) <= {"results"}):
+            raise InputError(f"{self.folder}: holds other files and no plan.json; name an empty or new --output")
+        self._check_settings()
         before = tables.get(self.table.name, {})
         now = {
             "methods": [row.name for row in self.table.rows],
@@ -174,29 +184,46 @@ class Plan:
         if write:
             files.write_json(path, {**facts, "tables": tables})
 
-    def _check_results_alone(self) -> None:
-        """Refuses a folder without plan.json, unless it is empty or holds nothing but results for this cohort and budget."""
-        if not self.folder.is_dir() or {path.name for path in self.folder.iterdir()} - {"results"}:
-            raise InputError(f"{self.folder}: holds other files and no plan.json; name an empty or new --output")
-        for path in self.folder.glob("results/*/*.json"):
-            run = json.loads(path.read_text(encoding="utf-8"))["run"]
-            for name, ours in (("cohort_checksum", self.cohort.checksum), ("budget", self.budget)):
-                if run[name] != ours:
-                    raise InputError(
-                        f"{path}: is of {name} {run[name]}, and this plan of {ours}; name another --output"
-                    )
+    def _check_settings(self) -> None:
+        """Refuses what bin/train would refuse, and results that stand for runs but are of other settings than these."""
+        for source, asked in self.evaluations().items():
+            training, result = asked.training, self.folder / "results" / asked.path
+            try:
+                expected = training.configured(self.budget, self.gin_files, self._chosen_params(training))
+            except InputError as error:
+                raise InputError(
+                    f"{training.gin_file} with these parameters: {error} (a parameter for one method: 'METHOD: binding')"
+                ) from error
+            if source.exists() or not result.exists():
+                continue
+            known = json.loads(result.read_text(encoding="utf-8"))
+            other = [
+                f"  {name}: {known['run'][name]}   (this plan has {ours})"
+                for name, ours in (("cohort_checksum", self.cohort.checksum), ("budget", self.budget))
+                if known["run"][name] != ours
+            ] or [
+                f"  {name} = {value}   (this plan has {expected.get(name, 'not set')})"
+                for name, value in settings.differing(known["config"], expected, training.method).items()
+            ]
+            if other:
+                raise InputError(
+                    f"{result}: was made with other settings than this plan's; use the same, or name another --output. "
+                    "Different are\n" + "\n".join(other)
+                )
 
     def _run_dir(self, training: Training) -> pathlib.Path:
         return self.folder / "runs" / training.name
+
+    def _chosen_params(self, training: Training) -> list[str]:
+        """The bindings that are for all methods or for this one."""
+        split = map(_split_param, self.gin_params)
+        return [binding for method, binding in split if method in (None, training.method)]
 
     def _log(self, name: str) -> pathlib.Path:
         return self.folder / "logs" / f"{name}.log"
 
     def _training_job(self, training: Training) -> Job:
         params = {"cohort": str(self.cohort.path.resolve()), "seed": training.seed, **training.settings}
-        chosen = [
-            binding for method, binding in map(_split_param, self.gin_params) if method in (None, training.method)
-        ]
         return Job(
             training.name,
             "bin/train",
@@ -206,7 +233,7 @@ class Plan:
                     for file in (training.gin_file, *self.gin_files, f"gin/budgets/{self.budget}.gin")
                 ),
                 *(f"--gin_param={name} = {value!r}" for name, value in params.items()),
-                *(f"--gin_param={binding}" for binding in chosen),
+                *(f"--gin_param={binding}" for binding in self._chosen_params(training)),
                 f"--run_dir={self._run_dir(training)}",
             ),
             self._run_dir(training),
@@ -242,13 +269,8 @@ def budgets() -> list[str]:
     return sorted(path.stem for path in (GIN / "budgets").glob("*.gin"))
 
 
-def budget_settings(budget: str) -> dict[str, str]:
-    """Name and value, as gin writes it, of what a budget sets and results depend on."""
-    text = (GIN / "budgets" / f"{budget}.gin").read_text(encoding="utf-8")
-    included = (budget_settings(name) for name in re.findall(r"^include 'budgets/(\w+)\.gin'", text, re.MULTILINE))
-    settings = {name: value for parent in included for name, value in parent.items()}
-    settings |= re.findall(r"^(\w+) = ([^#\n]*[^#\s])", text, re.MULTILINE)
-    return {name: value for name, value in settings.items() if name not in ("budget", "report_every", "jit_compile")}
+def _names(folder: pathlib.Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
 def _lasting(file: str) -> str:

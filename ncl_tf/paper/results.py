@@ -11,7 +11,8 @@ from typing import Any
 
 from ncl_tf import files
 from ncl_tf.errors import InputError
-from ncl_tf.paper.plan import Evaluation, Plan, Training, budget_settings, evaluations
+from ncl_tf.paper import settings
+from ncl_tf.paper.plan import Evaluation, Plan, evaluations
 from ncl_tf.paper.tables import SEEDS, Table
 
 LEFT_OUT = ("curve",)  # long, and the run directory has it
@@ -48,7 +49,8 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
     Returns:
         a row for each evaluation and seed: row, block, method, the sweep's settings by name, seed, task, head, labels,
         label_seed, metrics and intervals (as fractions, not x 100), training (the training's last report, with the
-        contrastive accuracy), stopped_by_budget, budget, changed (settings other than the budget's), cohort_checksum.
+        contrastive accuracy), stopped_by_budget, budget, changed (settings other than the row's and the budget's),
+        cohort_checksum.
     """
     found: dict[tuple, dict[str, Any]] = {}
     for row, column, seed, label_seed, asked in evaluations(table, SEEDS):
@@ -56,6 +58,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
         if key in found or not (folder / asked.path).exists():
             continue
         known = json.loads((folder / asked.path).read_text(encoding="utf-8"))
+        expected = asked.training.configured(known["run"]["budget"])
         found[key] = {
             "row": row.name,
             "block": row.block,
@@ -71,20 +74,10 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
             "training": known["run"].get("result", {}),
             "stopped_by_budget": known.get("stopped_by_budget", False),
             "budget": known["run"]["budget"],
-            "changed": _changed(known, asked.training),
+            "changed": settings.differing(known["config"], expected, row.method),
             "cohort_checksum": known["run"]["cohort_checksum"],
         }
     for what in ("budget", "cohort_checksum"):
         if len(different := sorted({row[what] for row in found.values()})) > 1:
             raise InputError(f"{folder}: holds results of more than one {what}: {', '.join(different)}")
     return list(found.values())
-
-
-def _changed(known: dict[str, Any], training: Training) -> dict[str, str]:
-    """Settings of a result that matter to its method and are neither its budget's, as that is today, nor its row's."""
-    without = {*training.settings, *(("steps", "batch_size", "queue_size") if training.method == "end_to_end" else ())}
-    return {
-        name: known["config"][name]
-        for name, value in budget_settings(known["run"]["budget"]).items()
-        if name not in without and known["config"].get(name, value) != value
-    }

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ncl_tf import readme
-from ncl_tf.paper import tables
+from ncl_tf.paper import settings, tables
 from ncl_tf.paper.compare import Comparison, bold
 from ncl_tf.paper.tables import Column
 
@@ -91,11 +91,19 @@ def test_markdown(comparison: Comparison) -> None:
     assert len(rows) == 3
     assert rows[0].startswith("| CL | 3 | 8.0 ± 1.0 (7.9 ± 0.4, +0.1) | **9.4** ± 0.3 (9.5 ± 0.4, -0.1) |")
     assert rows[2].startswith("| NCL(n_Y) | 1 | **10.1**† (10.0 ± 0.5, +0.1) | 9.9† (10.1 ± 0.3, -0.2) |")
-    assert "budget 'laptop', 1 to 3 seeds" in caption
+    assert "budget 'laptop', 1 to 3 seeds (the paper: its own budget, 20 runs)." in caption
+    assert "best of its block: unsupervised, supervised." in caption
     assert "tab:physionet2019" in caption
     assert "†: stopped by budget" in caption
-    assert caption.endswith(" Other than the budget's: CL steps = 12000, max_minutes = 20.)")
+    assert caption.endswith(" Settings other than the paper's or the budget's: CL steps = 12000, max_minutes = 20.)")
     assert "†" not in Comparison(tables.load("physionet2019"), results()).markdown()
+
+
+def test_a_table_that_the_paper_has_not_says_so() -> None:
+    rows = [row | {"labels": 0.1} for row in results({"cl": {"mlp": [0.08]}})]
+    caption = Comparison(tables.load("limited_labels_physionet2019"), rows).caption
+    assert "each with up to 4 choices of labelled stays (not in the paper)." in caption
+    assert "within one std of the best." in caption  # of a single block
 
 
 def test_latex(comparison: Comparison) -> None:
@@ -131,18 +139,19 @@ def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
     block = "before\n<!-- physionet2019_laptop: from results/ -->\n\n<!-- end -->\nafter"
     assert readme.build(block, tmp_path) == block  # no results yet
     path = tmp_path / "physionet2019_laptop" / "cl-seed1111" / "sepsis-mlp.json"
+    config = settings.configured(("gin/paper/physionet2019/cl.gin", "gin/budgets/laptop.gin"), ())
     path.parent.mkdir(parents=True)
     result = {
         "metrics": {"auprc": 0.09, "auroc": 0.8, "utility": 0.3},
         "intervals": {},
         "stopped_by_budget": False,
         "run": {"budget": "laptop", "cohort_checksum": "abc"},
-        "config": {"steps": "24000", "batch_size": "256", "report_every": "1", "alpha": "1.0"},
+        "config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"},
     }
     path.write_text(json.dumps(result))
     built = readme.build(block, tmp_path)
     assert "| CL | 1 | **9.0** (9.5 ± 0.4, -0.5) | **80.0** (80.2 ± 0.4, -0.2) | **30.0** (29.7 ± 1.0, +0.3) |" in built
-    assert "Other than the budget's: CL batch_size = 256.)" in built  # what decides about no figure does not count
+    assert "or the budget's: CL batch_size = 256, rate = 0.1.)" in built  # what decides about no figure does not count
     assert readme.build(built, tmp_path) == built
     result["metrics"]["auprc"] = 0.091
     path.write_text(json.dumps(result))

@@ -8,8 +8,8 @@ import pytest
 
 from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.errors import InputError
-from ncl_tf.paper import progress, results, tables
-from ncl_tf.paper.plan import Plan, budget_settings
+from ncl_tf.paper import progress, results, settings, tables
+from ncl_tf.paper.plan import Plan
 
 
 @pytest.fixture(scope="module")
@@ -182,12 +182,14 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     plan = make("window_alpha_physionet2019", cohorts, tmp_path, ["window_8-alpha_0.3"])
     facts = {"status": "finished", "step": 2, "wall_seconds": 1.0, "seed": 1111, "versions": {"python": "3"}}
     run = write_run(plan, "ncl_w-window_8-alpha_0.3-seed1111", result={"val_accuracy": 0.4}, **facts)
+    files = ("gin/paper/physionet2019/ncl_w.gin", "gin/budgets/smoke.gin")
+    config = settings.configured(files, ("window = 8", "alpha = 0.3"))
     judged = {
         "name": "sepsis-mlp-val",
         "metrics": {"utility": 0.3},
         "intervals": {"utility": [0.2, 0.4]},
         "curve": [1, 2, 3],
-        "config": {"cohort": "'/home/someone/ward.h5'", "alpha": "0.3", "steps": "2", "max_epochs": "3"},
+        "config": config | {"cohort": "'/home/someone/ward.h5'", "max_epochs": "3"},
         "stopped_by_budget": True,
         "wall_seconds": 2.0,
     }
@@ -195,7 +197,8 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     results.collect(plan)
     path = tmp_path / "results" / "ncl_w-window_8-alpha_0.3-seed1111" / "sepsis-mlp-val.json"
     content = json.loads(path.read_text())
-    assert content["config"] == {"alpha": "0.3", "steps": "2", "max_epochs": "3"}
+    assert content["config"]["alpha"] == "0.3"
+    assert "cohort" not in content["config"]
     assert {"budget", "seed", "cohort_checksum", "versions", "wall_seconds"} <= content["run"].keys()
     assert "curve" not in content
     (row,) = results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
@@ -210,10 +213,20 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
         results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
 
 
-def test_settings_of_a_budget_by_hand() -> None:
-    paper = {"steps": "25000", "batch_size": "2048", "queue_size": "65536", "max_epochs": "1000", "max_minutes": "None"}
-    assert budget_settings("paper") == paper
-    assert budget_settings("paper_quarter") == {**paper, "steps": "6250"}  # an include and a number
+def test_settings_by_hand() -> None:
+    files = ("gin/paper/physionet2019/end_to_end.gin", "gin/budgets/paper_quarter.gin")
+    found = settings.configured(files, ("end_to_end.labels = 0.1",))
+    assert {name: found[name] for name in ("steps", "batch_size", "rate", "task", "end_to_end.labels")} == {
+        "steps": "6250",
+        "batch_size": "2048",
+        "rate": "1e-05",
+        "task": "'sepsis'",
+        "end_to_end.labels": "0.1",
+    }
+    before = {"steps": "5", "rate": "0.1", "seed": "1", "end_to_end.labels": "0.1"}
+    now = {"steps": "6", "rate": "0.1", "seed": "2"}
+    assert settings.differing(before, now, "cl") == {"steps": "5", "end_to_end.labels": "0.1"}
+    assert settings.differing(now, before, "end_to_end") == {"end_to_end.labels": "not set"}  # it has no steps
 
 
 def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
@@ -222,19 +235,42 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
     kept = folder / "results" / "cl-seed1111"
     kept.mkdir(parents=True)
     run = {"cohort_checksum": plan.cohort.checksum, "budget": "smoke", "wall_seconds": 100.0}
-    (kept / "sepsis-linear.json").write_text(json.dumps({"wall_seconds": 30.0, "run": run}))
+    files = ("gin/paper/physionet2019/cl.gin", "gin/budgets/smoke.gin")
+    known = {"run": run, "config": settings.configured(files, ("seed = 1111",)), "wall_seconds": 30.0}
+    (kept / "sepsis-linear.json").write_text(json.dumps(known))
     assert [job.name for job in plan.jobs() if job.done()] == ["cl-seed1111-sepsis-linear"]  # the MLP needs the run
-    (kept / "sepsis-mlp.json").write_text(json.dumps({"wall_seconds": 10.0, "run": run}))
+    (kept / "sepsis-mlp.json").write_text(json.dumps(known | {"wall_seconds": 10.0}))
     assert [job.name for job in plan.jobs() if not job.done()] == names(plan)[3:]
     assert progress.seconds_left(plan.jobs(), slots=1) == pytest.approx(100 + 2 * 20)  # like those of the first seed
     limited = make("limited_labels_physionet2019", cohorts, folder, ["cl"])
     assert not any(job.done() for job in limited.jobs())  # they need the run, which is not there
+    for options, different in [
+        ({"budget": "laptop"}, r"budget: smoke   \(this plan has laptop\)"),
+        ({"gin_params": ["cl: temperature = 0.2"]}, r"temperature = 0.1   \(this plan has 0.2\)"),
+        ({"gin_files": ["gin/authors_code.gin"]}, r"SameStayWithin.inclusive = not set   \(this plan has True\)"),
+    ]:
+        with pytest.raises(InputError, match=rf"sepsis-\w+.json: was made with other settings than .*\n  {different}"):
+            make("physionet2019", cohorts, folder, ["cl"], **options).open()
+    assert not (folder / "plan.json").exists()
     plan.open()
     assert json.loads((folder / "plan.json").read_text())["tables"]["physionet2019"]["seeds"] == [1111, 2222]
-    (folder / "plan.json").unlink()
-    with pytest.raises(InputError, match=r"sepsis-\w+.json: is of budget smoke, and this plan of laptop"):
-        make("physionet2019", cohorts, folder, budget="laptop").open()
-    (kept / "sepsis-mlp.json").write_text(json.dumps({"run": {**run, "cohort_checksum": "abc"}}))
-    with pytest.raises(InputError, match=r"sepsis-mlp.json: is of cohort_checksum abc, and this plan of \w{64}"):
-        plan.open()
-    assert not (folder / "plan.json").exists()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"gin_params": ["alpa = 0.3"]}, "this configuration uses no macro 'alpa'; did you mean 'alpha'?"),
+        ({"gin_params": ["cl: rate = 1e-4"]}, "this configuration uses no macro 'rate'"),
+        ({"gin_files": ["nosuch.gin"]}, "nosuch.gin: no such gin file"),
+    ],
+)
+def test_settings_that_no_training_takes_leave_no_plan(cohorts, tmp_path, options, message) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        make("physionet2019", cohorts, tmp_path / "out", ["cl"], **options).open()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_order_of_parameters_makes_no_other_plan(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    params = ["steps = 3", "cl: temperature = 0.2"]
+    make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=params).open()
+    make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=params[::-1]).open()

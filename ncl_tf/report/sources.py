@@ -103,7 +103,10 @@ def _reproduced(folder: pathlib.Path, name: str) -> Source:
         else:
             unfinished.append(path.parent.name)
     if not trainings:
-        raise InputError(f"--runs={folder}: no training has finished yet; start the same bin/reproduce command again")
+        raise InputError(
+            f"--runs={folder}: its runs/ holds no finished training; start the same bin/reproduce command again, and where "
+            "results/ was copied from elsewhere, look at the table itself"
+        )
     comparisons = []
     for table in map(tables.load, plan["tables"]):
         if rows := results.rows(folder / "results", table):

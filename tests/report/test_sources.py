@@ -49,7 +49,7 @@ def test_unfinished_trainings_are_refused_or_left_out_and_named(plan):
     assert "Left out, since they have not finished: ncl_w-seed1111." in told
     shutil.rmtree(plan / "runs/cl-seed1111")
     with pytest.raises(
-        InputError, match="out: no training has finished yet; start the same bin/reproduce command again"
+        InputError, match="out: its runs/ holds no finished training; start the same bin/reproduce command again"
     ):
         sources.read([plan])
 

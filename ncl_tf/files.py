@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, and checksums."""
+"""Writing files so that a reader never sees half of one, reading JSON, and checksums."""
 
 import contextlib
 import hashlib
@@ -73,6 +73,17 @@ def write_text(path: pathlib.Path, text: str) -> None:
     """Writes a text file atomically."""
     with atomic_path(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+    """A JSON file that holds an object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: holds no JSON object")
+    return value
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

@@ -196,7 +196,7 @@ class Plan:
                 ) from error
             if source.exists() or not result.exists():
                 continue
-            known = json.loads(result.read_text(encoding="utf-8"))
+            known = read_result(result)
             other = [
                 f"  {name}: {known['run'][name]}   (this plan has {ours})"
                 for name, ours in (("cohort_checksum", self.cohort.checksum), ("budget", self.budget))
@@ -262,6 +262,17 @@ class Plan:
             output=run_dir / "evaluations" / f"{question.name}.json",
             results=(self.folder / "results" / asked.path,),
         )
+
+
+def read_result(path: pathlib.Path) -> dict[str, Any]:
+    """What a folder of results tells about an evaluation."""
+    known = files.read_json(path)
+    needed = {"metrics", "intervals", "config", "wall_seconds", "run"}
+    of_run = {"budget", "cohort_checksum", "wall_seconds"}
+    missing = needed - known.keys() or {f"run.{name}" for name in of_run - known["run"].keys()}
+    if missing:
+        raise InputError(f"{path}: no result of bin/reproduce; it lacks {', '.join(sorted(missing))}")
+    return known
 
 
 def budgets() -> list[str]:

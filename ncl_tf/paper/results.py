@@ -12,7 +12,7 @@ from typing import Any
 from ncl_tf import files
 from ncl_tf.errors import InputError
 from ncl_tf.paper import settings
-from ncl_tf.paper.plan import Evaluation, Plan, evaluations
+from ncl_tf.paper.plan import Evaluation, Plan, evaluations, read_result
 from ncl_tf.paper.tables import SEEDS, Table
 
 LEFT_OUT = ("curve",)  # long, and the run directory has it
@@ -57,7 +57,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
         key = (row.name, column.task, column.head, column.labels, seed, label_seed)
         if key in found or not (folder / asked.path).exists():
             continue
-        known = json.loads((folder / asked.path).read_text(encoding="utf-8"))
+        known = read_result(folder / asked.path)
         expected = asked.training.configured(known["run"]["budget"])
         found[key] = {
             "row": row.name,

@@ -24,5 +24,5 @@ def differing(config: Mapping[str, str], expected: Mapping[str, str], method: st
     return {
         name: config.get(name, "not set")
         for name in sorted(config.keys() | expected.keys())
-        if name.split(".")[-1] not in without and config.get(name) != expected.get(name)
+        if name.removeprefix("train.") not in without and config.get(name) != expected.get(name)
     }

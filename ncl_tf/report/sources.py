@@ -1,11 +1,11 @@
 """What the report is made from: run directories and the output folders of bin/reproduce."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from ncl_tf import files
 from ncl_tf.config import bindings
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
@@ -84,7 +84,7 @@ def _read(folder: pathlib.Path, name: str) -> Source:
             f"--runs={folder}: neither a run directory (it has no run.json) nor an output folder of bin/reproduce "
             "(it has no plan.json)"
         )
-    record = read_json(folder / "run.json")
+    record = files.read_json(folder / "run.json")
     if record.get("status") != "finished":
         raise InputError(
             f"--runs={folder}: the training has not finished (step {record.get('step')}); start the same bin/train command "
@@ -94,10 +94,10 @@ def _read(folder: pathlib.Path, name: str) -> Source:
 
 
 def _reproduced(folder: pathlib.Path, name: str) -> Source:
-    plan = read_json(folder / "plan.json")
+    plan = files.read_json(folder / "plan.json")
     trainings, unfinished = [], []
     for path in sorted((folder / "runs").glob("*/run.json")):
-        record = read_json(path)
+        record = files.read_json(path)
         if record.get("status") == "finished":
             trainings.append(_training(path.parent, path.parent.name, record))
         else:
@@ -116,7 +116,7 @@ def _reproduced(folder: pathlib.Path, name: str) -> Source:
 
 def _training(folder: pathlib.Path, name: str, record: dict[str, Any]) -> Training:
     config = bindings((folder / "config.gin").read_text(encoding="utf-8"))
-    judged = tuple(read_json(path) for path in sorted((folder / "evaluations").glob("*.json")))
+    judged = tuple(files.read_json(path) for path in sorted((folder / "evaluations").glob("*.json")))
     return Training(folder, name, record, config, judged)
 
 
@@ -142,14 +142,3 @@ def cohorts(sources: Sequence[Source], moved: pathlib.Path | None) -> dict[str, 
         if found[checksum] is None and path.is_file() and (cohort := Cohort(path)).checksum == checksum:
             found[checksum] = cohort
     return found
-
-
-def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """A JSON file that holds an object."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: holds no JSON object")
-    return value

@@ -145,7 +145,8 @@ def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
         "metrics": {"auprc": 0.09, "auroc": 0.8, "utility": 0.3},
         "intervals": {},
         "stopped_by_budget": False,
-        "run": {"budget": "laptop", "cohort_checksum": "abc"},
+        "run": {"budget": "laptop", "cohort_checksum": "abc", "wall_seconds": 2.0},
+        "wall_seconds": 1.0,
         "config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"},
     }
     path.write_text(json.dumps(result))

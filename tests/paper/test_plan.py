@@ -223,10 +223,10 @@ def test_settings_by_hand() -> None:
         "task": "'sepsis'",
         "end_to_end.labels": "0.1",
     }
-    before = {"steps": "5", "rate": "0.1", "seed": "1", "end_to_end.labels": "0.1"}
+    before = {"steps": "5", "rate": "0.1", "seed": "1", "protocol.batch_size": "32"}
     now = {"steps": "6", "rate": "0.1", "seed": "2"}
-    assert settings.differing(before, now, "cl") == {"steps": "5", "end_to_end.labels": "0.1"}
-    assert settings.differing(now, before, "end_to_end") == {"end_to_end.labels": "not set"}  # it has no steps
+    assert settings.differing(before, now, "cl") == {"steps": "5", "protocol.batch_size": "32"}
+    assert settings.differing(now, before, "end_to_end") == {"protocol.batch_size": "not set"}  # it has no steps
 
 
 def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
@@ -237,6 +237,7 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
     run = {"cohort_checksum": plan.cohort.checksum, "budget": "smoke", "wall_seconds": 100.0}
     files = ("gin/paper/physionet2019/cl.gin", "gin/budgets/smoke.gin")
     known = {"run": run, "config": settings.configured(files, ("seed = 1111",)), "wall_seconds": 30.0}
+    known |= {"metrics": {}, "intervals": {}}
     (kept / "sepsis-linear.json").write_text(json.dumps(known))
     assert [job.name for job in plan.jobs() if job.done()] == ["cl-seed1111-sepsis-linear"]  # the MLP needs the run
     (kept / "sepsis-mlp.json").write_text(json.dumps(known | {"wall_seconds": 10.0}))
@@ -251,7 +252,16 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
     ]:
         with pytest.raises(InputError, match=rf"sepsis-\w+.json: was made with other settings than .*\n  {different}"):
             make("physionet2019", cohorts, folder, ["cl"], **options).open()
+    for text, message in [
+        ("{", "cannot be read as JSON"),
+        ("{}", "no result of bin/reproduce; it lacks config, intervals, metrics, run, wall_seconds"),
+        (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.wall_seconds"),
+    ]:
+        (kept / "sepsis-linear.json").write_text(text)
+        with pytest.raises(InputError, match=f"sepsis-linear.json: .*{message}"):
+            plan.open()
     assert not (folder / "plan.json").exists()
+    (kept / "sepsis-linear.json").write_text(json.dumps(known))
     plan.open()
     assert json.loads((folder / "plan.json").read_text())["tables"]["physionet2019"]["seeds"] == [1111, 2222]
 

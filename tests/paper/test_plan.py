@@ -283,4 +283,6 @@ def test_settings_that_no_training_takes_leave_no_plan(cohorts, tmp_path, option
 def test_the_order_of_parameters_makes_no_other_plan(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     params = ["steps = 3", "cl: temperature = 0.2"]
     make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=params).open()
+    before = (tmp_path / "plan.json").read_text()
     make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=params[::-1]).open()
+    assert (tmp_path / "plan.json").read_text() == before

@@ -14,7 +14,7 @@ from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.evaluate import load_run
-from ncl_tf.evaluation.heads import Samples, class_weights, embed, fit, make_head, predictor
+from ncl_tf.evaluation.heads import Samples, class_weights, embedder, fit, make_head, predictor
 
 SMALL = ["steps = 200", "batch_size = 128", "queue_size = 4096", "encoder.filters = 32", "jit_compile = False"]
 
@@ -35,7 +35,8 @@ def test_quickstart_learns(seed, size, params, tmp_path):
     assert last["val_accuracy"] >= 100 / config.macro("queue_size")
 
     _, cohort, model = load_run(tmp_path / "run", None, ())
-    representations = {split: embed(model.encoder, Windows(cohort[split])) for split in ("train", "val", "test")}
+    embed = embedder(model.encoder)
+    representations = {split: embed(Windows(cohort[split])) for split in ("train", "val", "test")}
     raw = {split: cohort[split].data for split in representations}
     assert auroc(representations, cohort) >= auroc(raw, cohort) + 0.02
 

@@ -17,7 +17,7 @@ from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.encoders import Encoder
-from ncl_tf.evaluation.heads import HEADS, Samples, class_weights, embed, epoch_function, make_head, predictor
+from ncl_tf.evaluation.heads import HEADS, Samples, class_weights, embedder, epoch_function, make_head, predictor
 
 BATCH = 2048  # the protocol's
 SHARE = 0.05  # of an epoch that is measured through the encoder
@@ -35,7 +35,8 @@ def evaluate(path: str | None) -> list[Row]:
         encoder.build((None, HISTORY, len(cohort.columns)))
         windows = {split: Windows(cohort[split]) for split in ("train", "val")}
         began = time.perf_counter()
-        embeddings = {split: embed(encoder, windows[split]) for split in windows}
+        embed = embedder(encoder)
+        embeddings = {split: embed(windows[split]) for split in windows}
         embedding = time.perf_counter() - began
         cached = {split: Samples.from_array(embeddings[split], cohort[split].classes[:, 0]) for split in windows}
         represent = tf.function(encoder, jit_compile=True)

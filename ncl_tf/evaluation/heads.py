@@ -73,18 +73,24 @@ class Samples:
         return cls(lambda chosen: tf.gather(table, chosen), rows.astype(np.int32), classes[rows])
 
 
-def embed(
-    encoder: Encoder, windows: Windows, batch_size: int = 4096, progress: Callable = lambda batches: batches
-) -> np.ndarray:
-    """Representations of all hours of a split, [hours, size] float32, each computed once, in inference mode."""
-    before = windows.history - 1
+def embedder(
+    encoder: Encoder, batch_size: int = 4096, progress: Callable = lambda batches: batches
+) -> Callable[[Windows], np.ndarray]:
+    """A function that gives the representations of all hours of a split, [hours, size] float32, in inference mode.
 
-    @tf.function(jit_compile=True)
-    def represent(start: tf.Tensor) -> tf.Tensor:
-        return encoder.stays(*windows.stretch(start, batch_size), windows.history)[before:]
+    It is compiled once for all splits.
+    """
 
-    starts = progress(range(0, windows.hours, batch_size))
-    return np.concatenate([represent(tf.constant(start)).numpy() for start in starts])[: windows.hours]
+    @tf.function(jit_compile=True, autograph=False)
+    def represent(rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.Tensor:
+        return encoder.stays(rows, hour, history)[history - 1 :]
+
+    def embed(windows: Windows) -> np.ndarray:
+        starts = progress(range(0, windows.hours, batch_size))
+        stretches = (windows.stretch(tf.constant(start), batch_size) for start in starts)
+        return np.concatenate([represent(*stretch, windows.history) for stretch in stretches])[: windows.hours]
+
+    return embed
 
 
 def predictor(classifier: keras.Model, samples: Samples, batch_size: int = 4096) -> Callable[[], np.ndarray]:

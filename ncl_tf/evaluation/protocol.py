@@ -15,7 +15,7 @@ from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
-from ncl_tf.evaluation.heads import Fitted, Samples, class_weights, embed, fit, make_head, predictor
+from ncl_tf.evaluation.heads import Fitted, Samples, class_weights, embedder, fit, make_head, predictor
 from ncl_tf.methods.supervised import Classifier
 
 
@@ -163,11 +163,12 @@ class Judge:
     def frozen(self, encoder: Encoder, head: str, progress: Callable = lambda batches: batches) -> Judged:
         """A head on the frozen encoder, trained on embeddings that are computed once."""
         began = time.monotonic()
+        embed = embedder(encoder, progress=progress)
         embedded: dict[str, np.ndarray] = {}
 
         def features(split: str) -> np.ndarray:
             if split not in embedded:
-                embedded[split] = embed(encoder, Windows(self.cohort[split]), progress=progress)
+                embedded[split] = embed(Windows(self.cohort[split]))
             return embedded[split]
 
         made, fitted = self._fit_head(head, features, encoder.merge.units)

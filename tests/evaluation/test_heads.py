@@ -9,7 +9,16 @@ from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.heads import Samples, class_weights, cross_entropy, embed, fit, make_head, mean_loss, predictor
+from ncl_tf.evaluation.heads import (
+    Samples,
+    class_weights,
+    cross_entropy,
+    embedder,
+    fit,
+    make_head,
+    mean_loss,
+    predictor,
+)
 
 
 def built(kind: str, classes: int, size: int, seed: int = 0) -> keras.Model:
@@ -60,7 +69,7 @@ def samples(cohort, encoder):
     for split in ("train", "val"):
         windows = Windows(cohort[split])
         classes = cohort[split].classes[:, 0]
-        cached[split] = Samples.from_array(embed(encoder, windows), classes)
+        cached[split] = Samples.from_array(embedder(encoder)(windows), classes)
         through[split] = Samples(
             lambda rows, windows=windows: encoder(windows.gather(rows)["window"]), cached[split].rows, classes
         )
@@ -83,10 +92,12 @@ def test_cached_embeddings_follow_the_frozen_encoder(kind, encoder, samples):
 
 
 def test_embeddings_are_those_of_the_encoder(cohort, encoder):
-    windows = Windows(cohort["val"])
-    direct = encoder(windows.gather(tf.range(windows.hours))["window"])
-    for batch_size in (100, windows.hours):
-        np.testing.assert_allclose(embed(encoder, windows, batch_size), direct, atol=1e-5)
+    for batch_size in (100, 4096):
+        embed = embedder(encoder, batch_size)
+        for split in ("val", "test"):
+            windows = Windows(cohort[split])
+            direct = encoder(windows.gather(tf.range(windows.hours))["window"])
+            np.testing.assert_allclose(embed(windows), direct, atol=1e-5)
 
 
 def test_early_stopping_keeps_the_best_epoch():

@@ -67,7 +67,7 @@ class Windows:
             return self.gather(tf.gather(table_rows, tf.where(sample // hours == epoch, this, following)))
 
         steps = tf.data.Dataset.counter(first_step)
-        return steps.map(batch, num_parallel_calls=2, deterministic=True).prefetch(4)
+        return _prefetched(steps.map(batch, num_parallel_calls=2, deterministic=True))
 
     def sequential(self, batch_size: int, rows: np.ndarray | None = None) -> tf.data.Dataset:
         """All samples, or those at `rows`, once and in order; the last batch may be smaller."""
@@ -76,7 +76,7 @@ class Windows:
         rows = np.arange(self.hours) if rows is None else rows
         chosen = tf.data.Dataset.from_tensor_slices(rows.astype(np.int32)).batch(batch_size)
         shares = chosen.map(lambda batch: share_of(batch, *self._part))
-        return shares.map(self.gather, num_parallel_calls=2, deterministic=True).prefetch(4)
+        return _prefetched(shares.map(self.gather, num_parallel_calls=2, deterministic=True))
 
     def stretch(self, start: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Consecutive hours of the split, for encoders that compute what their windows have in common only once.
@@ -94,6 +94,17 @@ class Windows:
         first = tf.gather(self._first_row, tf.clip_by_value(rows, 0, self.hours - 1))
         hour = tf.minimum(tf.where(inside, rows - first, 0), tf.range(self.history - 1 + size))
         return tf.gather(self._table, tf.where(inside, rows + 1, 0)), hour
+
+
+def _prefetched(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Batches made ahead of time, by a pipeline that nobody tunes while it runs.
+
+    The thread that would tune it sleeps for longer and longer, and whoever drops an iterator waits until it wakes up: for
+    17 of 40 seconds at every report of a training with the laptop budget.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return batches.prefetch(4).with_options(options)
 
 
 def share_of(values: tf.Tensor, part: int, parts: int) -> tf.Tensor:

@@ -99,7 +99,7 @@ class Plan:
         table: with the rows and columns that are wanted.
         cohort: path of the cohort file.
         budget: name of a file in gin/budgets.
-        seeds: how many of the paper's; None: as many as it took.
+        seeds: how many of the paper's, 3, or which of them, '2222,3333'; None: as many as it took.
         gin_files: between a method's file and the budget's.
         gin_params: bindings; 'METHOD: binding' is for that method only.
         output: the folder; None: runs/DATASET_BUDGET.
@@ -110,20 +110,18 @@ class Plan:
         table: Table,
         cohort: str,
         budget: str,
-        seeds: int | None = None,
+        seeds: int | str | None = None,
         gin_files: Sequence[str] = (),
         gin_params: Sequence[str] = (),
         output: str | None = None,
     ) -> None:
         check_names("budget", [budget], budgets(), "choose one of")
-        seeds = table.seeds if seeds is None else seeds
-        if not 1 <= seeds <= len(SEEDS):
-            raise InputError(f"--seeds is {seeds}; allowed: 1 to {len(SEEDS)}, the paper's")
         self.cohort = Cohort(cohort)
         for task in table.tasks:
             if task not in (have := [declared.name for declared in self.cohort.tasks]):
                 raise InputError(f"table {table.name!r} needs task {task!r}; {cohort} has {', '.join(have)}")
-        self.table, self.budget, self.seeds = table, budget, SEEDS[:seeds]
+        self.table, self.budget = table, budget
+        self.seeds = SEEDS[: table.seeds] if seeds is None else chosen_seeds(str(seeds))
         self.gin_files, self.gin_params = [_lasting(file) for file in gin_files], list(gin_params)
         for method in filter(None, (_split_param(param)[0] for param in gin_params)):
             check_names("method", [method], list(TITLES), "a --gin_param may begin with")
@@ -273,6 +271,20 @@ def read_result(path: pathlib.Path) -> dict[str, Any]:
     if missing:
         raise InputError(f"{path}: no result of bin/reproduce; it lacks {', '.join(sorted(missing))}")
     return known
+
+
+def chosen_seeds(text: str) -> tuple[int, ...]:
+    """The seeds that --seeds means: '3', the first three of the paper's; '2222,3333', these of them."""
+    names = [name.strip() for name in text.split(",")]
+    if names[0] in (counts := [str(count) for count in range(1, len(SEEDS) + 1)]) and len(names) == 1:
+        return SEEDS[: counts.index(names[0]) + 1]
+    chosen = tuple(seed for seed in SEEDS if str(seed) in names)
+    if len(chosen) != len(names):
+        raise InputError(
+            f"--seeds is {text}; allowed: 1 to {len(SEEDS)} of the paper's, or these by name, each once: "
+            + ",".join(map(str, SEEDS))
+        )
+    return chosen
 
 
 def budgets() -> list[str]:

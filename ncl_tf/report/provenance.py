@@ -41,8 +41,8 @@ def _reproduce(plan: dict[str, Any]) -> str:
     """The commands that made a folder of bin/reproduce."""
     commands = []
     for name, what in plan["tables"].items():
-        flags = {"table": name, "cohort": "COHORT.h5", "budget": plan["budget"], "seeds": len(what["seeds"])}
-        flags |= {"methods": ",".join(what["methods"]), "heads": ",".join(what["heads"])}
+        flags = {"table": name, "cohort": "COHORT.h5", "budget": plan["budget"]}
+        flags |= {kind: ",".join(map(str, what[kind])) for kind in ("seeds", "methods", "heads")}
         more = [f"--gin_file={pathlib.Path(file).name}" for file in plan["gin_files"]]
         more += [f"--gin_param={param}" for param in plan["gin_params"]]
         commands.append(shlex.join(["bin/reproduce", *(f"--{flag}={value}" for flag, value in flags.items()), *more]))

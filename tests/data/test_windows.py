@@ -85,6 +85,13 @@ def test_sequential_drops_nothing(count, batch_size):
     assert [row for batch in batches for row in rows_of(split, batch)] == rows.tolist()
 
 
+def test_no_thread_tunes_the_pipeline():
+    """Dropping an iterator would wait until that thread wakes up, at every report of a training."""
+    windows = Windows(split_of(0, LENGTHS))
+    for batches in (windows.training(32, seed=1), windows.sequential(32)):
+        assert batches.options().autotune.enabled is False
+
+
 def test_sequential_over_chosen_rows():
     split = split_of(5, LENGTHS)
     labelled = np.flatnonzero(split.classes[:, 0] >= 0)

@@ -10,6 +10,7 @@ from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.errors import InputError
 from ncl_tf.paper import progress, results, settings, tables
 from ncl_tf.paper.plan import Plan
+from ncl_tf.paper.tables import SEEDS
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,17 @@ def test_jobs_of_a_table(cohorts: dict[str, str], tmp_path: pathlib.Path) -> Non
     assert jobs[2].arguments[2:] == ("--task=sepsis", "--head=mlp", "--split=test")
     assert (jobs[2].needs, jobs[2].output) == ("cl-seed1111", tmp_path / "runs/cl-seed1111/evaluations/sepsis-mlp.json")
     assert "--gin_param=head = 'linear'" in jobs[3].arguments
+
+
+def test_seeds_by_number_and_by_name(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+    for asked, seeds in [
+        (None, SEEDS),
+        (2, (1111, 2222)),
+        ("3", (1111, 2222, 3333)),
+        ("1234, 2222", (2222, 1234)),  # in the paper's order
+        ("1111", (1111,)),
+    ]:
+        assert make("physionet2019", cohorts, tmp_path, ["cl"], seeds=asked).seeds == seeds
 
 
 def test_both_tasks_are_judged_from_one_training(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
@@ -139,8 +151,8 @@ def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, s
 def test_bad_requests(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     with pytest.raises(InputError, match="no budget 'huge'; choose one of laptop, paper, paper_quarter, smoke"):
         make("physionet2019", cohorts, tmp_path, budget="huge")
-    for seeds in (0, -1, 21):
-        with pytest.raises(InputError, match=f"--seeds is {seeds}; allowed: 1 to 20"):
+    for seeds in (0, -1, 21, "", "three", "1.5", "1,2", "1111,1112", "2222,2222"):
+        with pytest.raises(InputError, match=f"--seeds is {seeds}; allowed: 1 to 20 of the paper's, or .*: 1111,2222,"):
             make("physionet2019", cohorts, tmp_path, seeds=seeds)
     ward = {"mimic3_benchmark": cohorts["physionet2019"]}
     with pytest.raises(InputError, match=r"table 'mimic3' needs task 'decompensation'; .*ward.h5 has sepsis"):

@@ -12,30 +12,33 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ncl_tf.paper.tables import load
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMALL = {
     "fast": False,
     "jit_compile": False,
-    "encoder.dilations": (1,),
+    "encoder.dilations": (1, 24),  # sees all 48 hours, as decoders must
     "encoder.filters": 8,
     "augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
-    "steps": 20,
     "report_every": 2,
+    "cl: steps": 20,  # enough to be killed midway
 }
 
 
-def command(cohort: pathlib.Path, output: pathlib.Path, methods: str, *flags: str) -> list[str]:
+ONE_ROW = ("--methods=cl", "--heads=mlp")
+
+
+def command(cohort: pathlib.Path, output: pathlib.Path, *flags: str) -> list[str]:
     return [
         sys.executable,
         str(ROOT / "bin" / "reproduce"),
         "--table=physionet2019",
         "--budget=smoke",
         "--seeds=1",
-        "--heads=mlp",
         "--cpus_per_job=1",
         f"--cohort={cohort}",
         f"--output={output}",
-        f"--methods={methods}",
         *(f"--gin_param={name} = {value!r}" for name, value in SMALL.items()),
         *flags,
     ]
@@ -48,7 +51,7 @@ def start(arguments: list[str]) -> subprocess.Popen:
 
 
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=400)
+    out, err = process.communicate(timeout=900)
     return process.returncode, out, err
 
 
@@ -70,41 +73,70 @@ def contents(folder: pathlib.Path) -> dict[pathlib.Path, tuple[bytes, int]]:
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
+def cells(output: pathlib.Path) -> dict[tuple[str, str, str], list[float]]:
+    """The value of every seed in the table, by row, metric and head."""
+    table = json.loads((output / "physionet2019.json").read_text(encoding="utf-8"))
+    return {(cell["row"], cell["metric"], cell["head"]): cell["values"] for cell in table["cells"]}
+
+
 @pytest.fixture(scope="module")
 def outputs(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, pathlib.Path]:
-    """The row of CL made without interruption, and killed midway (the whole process group) and made by the same command."""
+    """The whole table, killed midway (the whole process group) and made by the same command; one row without interruption."""
     folder = tmp_path_factory.mktemp("reproduce")
-    whole, killed = folder / "whole", folder / "killed"
-    undisturbed = start(command(ward_cohort, whole, "cl"))
-    victim = start(command(ward_cohort, killed, "cl"))
-    wait_for(lambda: checkpoints(killed), victim)
+    whole, row = folder / "whole", folder / "row"
+    victim = start(command(ward_cohort, whole))
+    undisturbed = start(command(ward_cohort, row, *ONE_ROW))
+    wait_for(lambda: checkpoints(whole), victim)
     os.killpg(victim.pid, signal.SIGKILL)
     assert finish(victim)[0] == -signal.SIGKILL
-    again = start(command(ward_cohort, killed, "cl"))
+    again = start(command(ward_cohort, whole))
     for process in (undisturbed, again):
         code, _, err = finish(process)
         assert code == 0, err
-    return whole, killed
+    return whole, row
 
 
 @pytest.fixture(scope="module")
 def grown(outputs: tuple[pathlib.Path, pathlib.Path], ward_cohort: pathlib.Path) -> tuple[pathlib.Path, int, str]:
-    """The first of them with two more methods, one of which cannot be trained: folder, exit code, messages."""
-    output = shutil.copytree(outputs[0], outputs[0].with_name("grown"))
+    """The single row with two more methods, one of which cannot be trained: folder, exit code, messages."""
+    output = shutil.copytree(outputs[1], outputs[1].with_name("grown"))
     blocked = output / "runs" / "sacl-seed1111"
     blocked.mkdir()
     (blocked / "letter.txt").touch()
-    code, _, err = finish(start(command(ward_cohort, output, "sacl,end_to_end,cl")))
+    flags = ["--methods=sacl,end_to_end,cl", "--heads=mlp"]
+    code, _, err = finish(start(command(ward_cohort, output, *flags)))
     return output, code, err
 
 
-def test_from_nothing_to_the_table(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+def test_from_nothing_to_the_finished_table(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
     output = outputs[0]
+    judged = {}
+    for row in (row.name for row in load("physionet2019").rows):
+        for head in ("linear", "mlp"):
+            own = f"-head_{head}" if row == "end_to_end" else ""
+            path = output / "runs" / f"{row}{own}-seed1111" / "evaluations" / f"sepsis-{head}.json"
+            judged[row, head] = json.loads(path.read_text(encoding="utf-8"))
+    assert len(judged) == 18
+    assert cells(output) == {
+        (row, metric, head): [100 * evaluation["metrics"][metric]]
+        for (row, head), evaluation in judged.items()
+        for metric in ("auprc", "auroc", "utility")
+    }
     markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
-    judged = json.loads((output / "runs/cl-seed1111/evaluations/sepsis-mlp.json").read_text(encoding="utf-8"))
-    auprc, auroc = (100 * judged["metrics"][name] for name in ("auprc", "auroc"))
-    assert f"| CL | 1 | **{auprc:.1f}** (9.5 ± 0.4, {auprc - 9.5:+.1f}) | **{auroc:.1f}** (80.2 ± 0.4, " in markdown
+    assert [line.split(" | ")[0] for line in markdown.split("\n")[2:11]] == [
+        *("| Seq2Seq-AE", "| Seq2Seq-AE-forecast", "| CL", "| SACL", "| CLOCS", "| NCL(n_w)"),
+        *("| End-to-End", "| SCL", "| NCL(n_Y)"),
+    ]
+    auprc, auroc = (100 * judged["cl", "mlp"]["metrics"][name] for name in ("auprc", "auroc"))
+    shown = f"{auprc:.1f} (9.5 ± 0.4, {auprc - 9.5:+.1f})", f"{auroc:.1f} (80.2 ± 0.4, {auroc - 80.2:+.1f})"
+    row = markdown.split("\n")[4].replace("**", "").split(" | ")
+    assert (row[3], row[5]) == shown
     assert "budget 'smoke', 1 seed " in markdown
+
+
+def test_results_tell_where_they_come_from(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+    output = outputs[0]
+    judged = json.loads((output / "runs/cl-seed1111/evaluations/sepsis-mlp.json").read_text(encoding="utf-8"))
     result = json.loads((output / "results/cl-seed1111/sepsis-mlp.json").read_text(encoding="utf-8"))
     assert result["metrics"] == judged["metrics"]
     run = result["run"]
@@ -122,22 +154,24 @@ def test_run_again_it_does_nothing(
     output = outputs[0]
     ran = contents(output / "runs") | contents(output / "logs") | contents(output / "results")
     made = tables(output)
-    done = run(*command(ward_cohort, output, "cl")[1:])
+    done = run(*command(ward_cohort, output)[1:])
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # no job has ended, as none was started
     assert ran == contents(output / "runs") | contents(output / "logs") | contents(output / "results")
     assert tables(output) == made
-    shown = run(*command(ward_cohort, output, "cl", "--only_print")[1:])
-    assert shown.stdout.count("done  bin/") == 2
-    assert "2 jobs, 2 done; time left: about 0 s" in shown.stdout
+    shown = run(*command(ward_cohort, output, "--only_print")[1:])
+    assert shown.stdout.count("done  bin/") == 28
+    assert "28 jobs, 28 done; time left: about 0 s" in shown.stdout
 
 
-def test_killed_midway_it_gives_the_same_table(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
-    whole, killed = outputs
-    log = (killed / "logs" / "cl-seed1111.log").read_text(encoding="utf-8")
+def test_killed_midway_it_gives_the_same_row(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+    whole, row = outputs
+    log = (whole / "logs" / "cl-seed1111.log").read_text(encoding="utf-8")
     assert "going on from step" in log
     assert log.count("$ bin/train") == 2
-    assert tables(killed) == tables(whole)
+    assert (whole / "logs" / "seq2seq_ae-seed1111.log").read_text(encoding="utf-8").count("$ bin/train") == 1
+    assert len(cells(row)) == 3
+    assert cells(row).items() <= cells(whole).items()
 
 
 @pytest.mark.slow
@@ -152,8 +186,8 @@ def test_a_failing_job_is_reported_and_the_others_finish(
     assert "sacl-seed1111-sepsis-mlp: not run: it needs sacl-seed1111" in report
     markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
     assert [line.split(" | ")[0] for line in markdown.split("\n")[2:4]] == ["| CL", "| End-to-End"]
-    before, now = contents(outputs[0] / "runs"), contents(output / "runs")
-    kept = {output / "runs" / path.relative_to(outputs[0] / "runs"): value[0] for path, value in before.items()}
+    before, now = contents(outputs[1] / "runs"), contents(output / "runs")
+    kept = {output / "runs" / path.relative_to(outputs[1] / "runs"): value[0] for path, value in before.items()}
     assert kept.items() <= {path: value[0] for path, value in now.items()}.items()  # CL was not trained again
 
 
@@ -186,8 +220,8 @@ def test_ray_loses_a_worker_and_the_table_comes_out_equal(
     cluster: str, grown: tuple[pathlib.Path, int, str], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     output = tmp_path / "ray"
-    flags = ["--executor=ray", f"--ray_address={cluster}"]
-    process = start(command(ward_cohort, output, "cl,end_to_end", *flags))
+    flags = ["--methods=cl,end_to_end", "--heads=mlp", "--executor=ray", f"--ray_address={cluster}"]
+    process = start(command(ward_cohort, output, *flags))
     wait_for(lambda: checkpoints(output), process)
     os.kill(starter_of("bin/train", output / "runs" / "cl-seed1111"), signal.SIGKILL)
     code, _, err = finish(process)
@@ -203,7 +237,7 @@ def test_ray_refuses_what_no_machine_can_give(
     cluster: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
 ) -> None:
     flags = ["--executor=ray", f"--ray_address={cluster}", "--cpus_per_job=64"]
-    done = run(*command(ward_cohort, tmp_path / "ray", "cl", *flags)[1:])
+    done = run(*command(ward_cohort, tmp_path / "ray", *ONE_ROW, *flags)[1:])
     assert done.returncode == 1
     assert "--cpus_per_job is 64 and --gpus_per_job 0; no machine has as many: 1 CPUs and 0 GPUs, 1 CPUs" in done.stderr
 

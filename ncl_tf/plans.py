@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from ncl_tf.errors import InputError
 
-VALIDATION_BATCHES = 10
+VALIDATION_BATCHES = 10  # of a training of a fixed number of steps
+VALIDATION_SIZE = 2048  # samples at a time where the whole split is validated, however small the batches to learn from
 
 Rate = float | keras.optimizers.schedules.LearningRateSchedule
 
@@ -113,7 +114,7 @@ class EarlyStopping:
 
     def held_out(self, validation: Any, seed: int) -> tf.data.Dataset:
         """All of the validation split's samples."""
-        return validation.windows.sequential(self.batch_size, validation.rows)
+        return validation.windows.sequential(VALIDATION_SIZE, validation.rows)
 
     def describe(self, hours: int) -> str:
         """For the screen."""

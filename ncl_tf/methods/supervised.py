@@ -106,6 +106,7 @@ class Classifier(keras.Model):
         return means_in_pieces(mean, samples, self.trainable_variables, Terms) if in_pieces else mean(samples)
 
     def report(self, terms: Terms, batch: Batch) -> dict[str, tf.Tensor]:
-        """Takes the batch's loss into the running mean and returns that."""
-        self.mean_loss.update_state(terms.loss, sample_weight=tf.shape(batch["label"])[0])
+        """Takes the batch's loss into the running mean and returns that; a replica's share of a last batch may be empty."""
+        samples = tf.shape(batch["label"])[0]
+        self.mean_loss.update_state(tf.where(samples > 0, terms.loss, 0), sample_weight=samples)
         return {"loss": self.mean_loss.result()}

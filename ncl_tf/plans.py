@@ -12,7 +12,7 @@ import tensorflow as tf
 from ncl_tf.errors import InputError
 
 VALIDATION_BATCHES = 10  # of a training of a fixed number of steps
-VALIDATION_SIZE = 2048  # samples at a time where the whole split is validated, however small the batches to learn from
+VALIDATION_HOURS = 4096  # at a time, where the whole split is validated
 
 Rate = float | keras.optimizers.schedules.LearningRateSchedule
 
@@ -113,8 +113,8 @@ class EarlyStopping:
         return done >= self.max_epochs or done - int(best.epoch.numpy()) >= self.patience
 
     def held_out(self, validation: Any, seed: int) -> tf.data.Dataset:
-        """All of the validation split's samples."""
-        return validation.windows.sequential(VALIDATION_SIZE, validation.rows)
+        """All of the validation split."""
+        return validation.stretches(VALIDATION_HOURS)
 
     def describe(self, hours: int) -> str:
         """For the screen."""

@@ -73,7 +73,9 @@ def train(
             plan = getattr(model, "early_stopping", None) or FixedSteps(
                 steps, batch_size, warmup, lowest_rate, highest_rate, report_every
             )
-            training, validation = (Samples(model, data, split, group.part) for split in ("train", "val"))
+            training, validation = (
+                Samples(model, data, split, group.part, group.replicas) for split in ("train", "val")
+            )
             plan.check(model, training.count)
             group.check_batch(plan.batch_size)
             optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
@@ -158,14 +160,20 @@ def _outcome(run: Run, step: int, over: bool, best: Best | None) -> dict[str, An
 class Samples:
     """The samples of a split that a method learns from: all hours, or those that it chooses."""
 
-    def __init__(self, model: keras.Model, cohort: Cohort, split: str, part: tuple[int, int] = (0, 1)) -> None:
-        self.rows = model.sample_rows(cohort[split])
+    def __init__(
+        self, model: keras.Model, cohort: Cohort, split: str, part: tuple[int, int] = (0, 1), replicas: int = 1
+    ) -> None:
+        self.rows, self.replicas = model.sample_rows(cohort[split]), replicas
         self.windows = Windows(cohort[split], model.window_hours, part)
         self.count = self.windows.hours if self.rows is None else len(self.rows)
 
     def batches(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
         """Random batches; see `Windows.training`."""
         return self.windows.training(batch_size, seed, first_step, self.rows)
+
+    def stretches(self, size: int) -> tf.data.Dataset:
+        """The whole split, a stretch of it at a time for each replica; see `Windows.stretches`."""
+        return self.windows.stretches(size, self.replicas)
 
 
 class Progress(keras.callbacks.Callback):

@@ -95,6 +95,24 @@ class Windows:
         hour = tf.minimum(tf.where(inside, rows - first, 0), tf.range(self.history - 1 + size))
         return tf.gather(self._table, tf.where(inside, rows + 1, 0)), hour
 
+    def stretches(self, size: int, count: int = 1) -> tf.data.Dataset:
+        """All hours once and in order, in batches of `count` stretches of `size` hours.
+
+        A batch holds `rows` [count, history - 1 + size, columns] and `hour` [count, history - 1 + size] as `stretch` gives
+        them, and `label` [count, size, tasks], which is -1 also for what a stretch has beyond the split's end.
+        """
+        end = -(-self.hours // (size * count)) * size * count
+        starts = tf.data.Dataset.range(0, end, size, output_type=tf.int32).batch(count, drop_remainder=True)
+        labels = tf.pad(self._labels, [[0, end - self.hours], [0, 0]], constant_values=-1)
+
+        def batch(starts: tf.Tensor) -> Batch:
+            chosen = tf.unstack(share_of(starts, *self._part))
+            rows, hour = zip(*(self.stretch(start, size) for start in chosen), strict=True)
+            label = [labels[start : start + size] for start in chosen]
+            return {"rows": tf.stack(rows), "hour": tf.stack(hour), "label": tf.stack(label)}
+
+        return _prefetched(starts.map(batch, num_parallel_calls=2, deterministic=True))
+
 
 def _prefetched(batches: tf.data.Dataset) -> tf.data.Dataset:
     """Batches made ahead of time, by a pipeline that nobody tunes while it runs.

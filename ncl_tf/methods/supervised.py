@@ -83,11 +83,16 @@ class Classifier(keras.Model):
             loss = terms.loss / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums gradients over replicas
         weights = self.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        return self.report(terms, batch)
+        return self.report(terms, tf.shape(batch["label"])[0])
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The same loss, on other data."""
-        return self.report(self.cross_entropy(batch), batch)
+        """The same loss, on the labelled hours of a stretch of other data: a batch of one, of `Windows.stretches`."""
+        classes = batch["label"][0, :, self.task]
+        representations = self.encoder.stays(batch["rows"][0], batch["hour"][0], HISTORY)[HISTORY - 1 :]
+        losses = cross_entropy(self.head(representations), tf.maximum(classes, 0), self.class_weights)
+        samples = tf.math.count_nonzero(classes >= 0, dtype=losses.dtype)
+        total = tf.reduce_sum(tf.where(classes >= 0, losses, 0))
+        return self.report(Terms(tf.math.divide_no_nan(total, samples)), samples)
 
     def cross_entropy(self, batch: Batch, training: bool = False, in_pieces: bool = False) -> Terms:
         """Weighted cross-entropy, the mean over the samples.
@@ -105,8 +110,7 @@ class Classifier(keras.Model):
         samples = batch["window"], batch["label"][:, self.task]
         return means_in_pieces(mean, samples, self.trainable_variables, Terms) if in_pieces else mean(samples)
 
-    def report(self, terms: Terms, batch: Batch) -> dict[str, tf.Tensor]:
-        """Takes the batch's loss into the running mean and returns that; a replica's share of a last batch may be empty."""
-        samples = tf.shape(batch["label"])[0]
-        self.mean_loss.update_state(tf.where(samples > 0, terms.loss, 0), sample_weight=samples)
+    def report(self, terms: Terms, samples: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Takes the loss of a number of samples into the running mean and returns that."""
+        self.mean_loss.update_state(terms.loss, sample_weight=samples)
         return {"loss": self.mean_loss.result()}

@@ -85,10 +85,31 @@ def test_sequential_drops_nothing(count, batch_size):
     assert [row for batch in batches for row in rows_of(split, batch)] == rows.tolist()
 
 
+@pytest.mark.parametrize(("size", "parts", "history"), [(64, 1, 48), (300, 1, 48), (20, 3, 48), (43, 2, 7), (1, 1, 48)])
+def test_stretches_hold_every_window_once(size, parts, history):
+    """The hours before each hour, as many as its `hour` says, and labels, stretch by stretch from all parts in turn."""
+    split = split_of(6, LENGTHS)
+    batches = [list(Windows(split, history, (part, parts)).stretches(size, parts)) for part in range(parts)]
+    windows, labels = [], []
+    for stretch in itertools.chain(*zip(*batches, strict=True)):
+        (rows,), (hour,), (label,) = (stretch[name].numpy() for name in ("rows", "hour", "label"))
+        labels += label.tolist()
+        for end in range(history, history + size):
+            window = np.zeros((history, 3), np.float32)
+            observed = min(hour[end - 1] + 1, history)
+            window[history - observed :] = rows[end - observed : end]
+            windows.append(window)
+    expected = samples_by_loop(split, history)
+    np.testing.assert_array_equal(windows[:215], [sample["window"] for sample in expected])
+    np.testing.assert_array_equal(labels[:215], split.classes)
+    assert len(labels) < 215 + size * parts
+    assert np.all(np.array(labels[215:]) == -1)
+
+
 def test_no_thread_tunes_the_pipeline():
     """Dropping an iterator would wait until that thread wakes up, at every report of a training."""
     windows = Windows(split_of(0, LENGTHS))
-    for batches in (windows.training(32, seed=1), windows.sequential(32)):
+    for batches in (windows.training(32, seed=1), windows.sequential(32), windows.stretches(32)):
         assert batches.options().autotune.enabled is False
 
 

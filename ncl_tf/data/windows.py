@@ -117,8 +117,8 @@ class Windows:
 def _prefetched(batches: tf.data.Dataset) -> tf.data.Dataset:
     """Batches made ahead of time, by a pipeline that nobody tunes while it runs.
 
-    The thread that would tune it sleeps for longer and longer, and whoever drops an iterator waits until it wakes up: for
-    17 of 40 seconds at every report of a training with the laptop budget.
+    Whoever drops the iterator of a tuned one may wait for the end of a thread of it: trainings with the laptop budget stood
+    still for 17 of 40 seconds at every report, and no longer do without tuning.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

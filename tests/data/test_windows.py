@@ -107,7 +107,7 @@ def test_stretches_hold_every_window_once(size, parts, history):
 
 
 def test_no_thread_tunes_the_pipeline():
-    """Dropping an iterator would wait until that thread wakes up, at every report of a training."""
+    """Dropping an iterator may wait for such a thread, at every report of a training."""
     windows = Windows(split_of(0, LENGTHS))
     for batches in (windows.training(32, seed=1), windows.sequential(32), windows.stretches(32)):
         assert batches.options().autotune.enabled is False

@@ -30,8 +30,11 @@ def check_output(path: pathlib.Path, overwrite: bool) -> None:
 @contextlib.contextmanager
 def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yields a temporary path beside `path`; on success it is flushed to disk and renamed, on failure removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot write into this folder ({error.strerror})") from error
     os.close(handle)
     partial = pathlib.Path(name)
     try:

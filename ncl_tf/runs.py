@@ -70,17 +70,13 @@ class Run:
 
     def read(self) -> None:
         """Reads run.json."""
-        self.record = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        self.record = files.read_json(self.folder / "run.json")
 
     def start(self) -> None:
         """Writes configuration and record of a new run, once it is known to be valid: a refused one leaves no traces."""
         if not self.writes or (self.folder / "run.json").exists():
             return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            files.write_text(self.folder / "config.gin", self._config)
-        except OSError as error:
-            raise InputError(f"{self.folder}: cannot write into this folder ({error.strerror})") from error
+        files.write_text(self.folder / "config.gin", self._config)
         self.save()
 
     def _is_free(self) -> bool:

@@ -109,18 +109,32 @@ def test_own_neighborhood_trains(folder, ward_cohort):
 
 
 def test_tables_are_what_results_say():
+    made = re.findall(r"<!-- (\w+): made by `make tables`[^>]*-->\n\|", TEXT)
+    assert made == ["physionet2019_laptop", "limited_labels_physionet2019_laptop", "benchmarks"]
     assert readme.build(TEXT, ROOT / "results") == TEXT
+
+
+def check_origin(told: dict) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+[0-9a-f]{12}", told["code_version"])  # of committed code
+    assert {"python", "tensorflow", "keras", "keras-tcn"} <= told["versions"].keys()
+    assert told["machine"].keys() == {"system", "processor", "cores"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_every_benchmark_tells_where_it_comes_from(path):
+    told = json.loads(path.read_text(encoding="utf-8"))
+    check_origin(told)
+    assert told["rows"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*/**/*.json")), ids=lambda path: path.stem)
 def test_every_result_tells_where_it_comes_from(path):
     result = json.loads(path.read_text(encoding="utf-8"))
     run = result["run"]
+    for told in (run, *run.get("continued", []), *([result] if "metrics" in result else [])):
+        check_origin(told)
     assert result["config"]["seed"] == str(run["seed"])
     assert result["config"]["budget"] == repr(run["budget"])
     assert re.fullmatch("[0-9a-f]{64}", run["cohort_checksum"])
-    assert re.fullmatch(r"\d+\.\d+\.\d+\+[0-9a-f]{12}", run["code_version"])  # of committed code
     assert run["wall_seconds"] > 0
-    assert {"python", "tensorflow", "keras", "keras-tcn"} <= run["versions"].keys()
-    assert run["machine"].keys() == {"system", "processor", "cores"}
     assert "/" not in json.dumps({name: value for name, value in result.items() if name != "config"})

@@ -1,5 +1,6 @@
 """A table of ours beside the paper's: means over seeds, bold by the paper's rule, differences; in four forms."""
 
+import collections
 import csv
 import dataclasses
 import io
@@ -22,7 +23,7 @@ class Cell:
     Attributes:
         values: one per seed (and choice of labels).
         figure: the paper's.
-        stopped_by_budget: whether any of its trainings ended when its time was up.
+        stopped_by_budget: whether any of its trainings ended when its time or its epochs were up.
         bold: within one standard deviation of the best of its block.
     """
 
@@ -97,21 +98,19 @@ class Comparison:
     @property
     def caption(self) -> str:
         """What one must know to read the table."""
-        counts = sorted({self.seeds(row) for row in self.rows})
-        seeds = " to ".join(dict.fromkeys([str(counts[0]), str(counts[-1])])) + (
-            " seed" if counts[-1] == 1 else " seeds"
-        )
+        seeds = _counted({self.seeds(row) for row in self.rows}, "seed")
         label = f" ({self.table.label})" if self.table.label else ""
-        labels = (
-            f", each with up to {self.table.label_seeds} choices of labelled stays"
-            if self.table.label_seeds > 1
-            else ""
+        drawn = collections.Counter(
+            tuple(result[name] for name in ("row", "seed", "task", "head", "labels")) for result in self.results
         )
+        chosen = _counted(set(drawn.values()), "choice")
+        labels = f", each with {chosen} of labelled stays" if self.table.label_seeds > 1 else ""
         split = {"test": "the test split", "val": "validation data"}[self.table.split]
         runs = self.table.seeds * self.table.label_seeds
         theirs = f"the paper: its own budget, {runs} runs" if self.table.label else "not in the paper"
         blocks = list(dict.fromkeys(row.block for row in self.rows))
-        among = f" of its block: {', '.join(blocks)}" if len(blocks) > 1 else ""
+        among = ", of either head," if len(self.table.heads) > 1 else ""
+        among += f" of its block: {', '.join(blocks)}" if len(blocks) > 1 else ""
         text = (
             f"{self.table.title}{label}, on {split}: budget {self.results[0]['budget']!r}, {seeds}{labels} ({theirs}). "
             f"x 100, mean ± std over runs. Bold: within one std of the best{among}."
@@ -119,7 +118,7 @@ class Comparison:
         if any(cell.figure for cell in self.cells.values()):
             text += " In brackets: the paper's figure, and ours less the paper's."
         if any(cell.stopped_by_budget for cell in self.cells.values()):
-            text += " †: stopped by budget, when its time was up."
+            text += " †: stopped by budget, when time or epochs were up, in some of its runs."
         if self.changed:
             rows = "; ".join(f"{row} {settings}" for row, settings in self.changed.items())
             text += f" Settings other than the paper's or the budget's: {rows}."
@@ -246,6 +245,12 @@ def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:
     """The keys whose mean is within one standard deviation, the best one's, of the best mean."""
     best, std = max(group.values(), key=lambda cell: cell[0])
     return [key for key, (mean, _) in group.items() if mean >= best - (std or 0)]
+
+
+def _counted(counts: set[int], what: str) -> str:
+    """'1 seed', '3 seeds' or '1 to 3 seeds'."""
+    ends = dict.fromkeys([str(min(counts)), str(max(counts))])
+    return f"{' to '.join(ends)} {what}" + "s" * (max(counts) > 1)
 
 
 def _latex(text: str) -> str:

@@ -27,6 +27,7 @@ from ncl_tf.errors import InputError
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEASH = pathlib.Path(__file__).resolve().with_name("leash.py")
 SECONDS_TO_CONNECT = 5
+SECONDS_TO_SEE = 60
 HTTP2_SETTINGS = b"\x04"  # type of the frame with which gRPC, and so Ray, begins a conversation
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + HTTP2_SETTINGS + b"\0\0\0\0\0"
 RAY_RETRIES = 3  # of a job whose worker died
@@ -67,9 +68,13 @@ class Job:
         return made or (bool(self.results) and all(path.exists() for path in self.results))
 
     def record(self) -> dict:
-        """The run's run.json; empty if there is none yet."""
+        """The run's run.json; empty if there is none yet, or a damaged one, of which the job will tell."""
         path = self.run_dir / "run.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return record if isinstance(record, dict) else {}
 
 
 def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] = lambda: False) -> int:
@@ -197,13 +202,19 @@ class Ray:
             raise InputError(
                 f"--cpus_per_job is {cpus_per_job} and --gpus_per_job {gpus_per_job}; allowed: 1 or more, and 0 or more"
             )
+        if address == "auto":
+            from ray._private.services import get_ray_address_from_environment
+
+            try:
+                address = get_ray_address_from_environment("auto", None)
+            except ConnectionError as error:
+                raise InputError("--ray_address=auto: no Ray runs here; `ray start --head` starts one") from error
         check_reachable(address)
         self._ray, self._threads = ray, cpus_per_job or 2
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
-            why = "no Ray runs here; `ray start --head` starts one" if address == "auto" else str(error).splitlines()[0]
-            raise InputError(f"--ray_address={address}: {why}") from error
+            raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}") from error
         self.parallel = self._fitting(gpus_per_job)
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
         self._execute = ray.remote(num_cpus=self._threads, num_gpus=gpus_per_job, max_retries=RAY_RETRIES)(execute)
@@ -233,8 +244,6 @@ class Ray:
 
 def check_reachable(address: str) -> None:
     """Refuses, within seconds, an address where no Ray listens; Ray itself would try for minutes."""
-    if address == "auto":
-        return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise InputError(f"--ray_address is {address!r}; allowed: HOST:PORT, ray://HOST:PORT or auto")
@@ -282,11 +291,19 @@ def run_all(
     return outcomes
 
 
+def _seen(job: Job) -> bool:
+    """Whether what a job made is there; a shared folder may show the files of another machine up to a minute late."""
+    deadline = time.monotonic() + SECONDS_TO_SEE
+    while not (done := job.done()) and time.monotonic() < deadline:
+        time.sleep(1)
+    return done
+
+
 def _outcome(job: Job, future: concurrent.futures.Future) -> str:
     if error := future.exception():
         return f"{type(error).__name__}: {str(error).splitlines()[0]}; log: {job.log}"
     code = future.result()
-    if code == 0 and job.done():
+    if code == 0 and _seen(job):
         return ""
     why = f"killed by signal {code - 128}" if code > 128 else f"exit code {code}"
     lines = job.log.read_text(encoding="utf-8", errors="replace").split("\n")

@@ -8,7 +8,6 @@ TABLE.md .tex .csv .json     the tables
 """
 
 import dataclasses
-import json
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +19,10 @@ from ncl_tf.errors import InputError
 from ncl_tf.evaluation.question import Question
 from ncl_tf.paper import settings
 from ncl_tf.paper.executors import Job
-from ncl_tf.paper.tables import SEEDS, TITLES, Column, Row, Table, check_names, value_name
+from ncl_tf.paper.tables import SEEDS, TITLES, Column, Row, Table, check_names, value_name, without_task
 
 GIN = pathlib.Path(__file__).resolve().parent.parent.parent / "gin"
+OWN_FLAGS = {"cohort": "--cohort", "budget": "--budget", "seed": "--seeds"}  # what no parameter may set
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,9 +122,8 @@ class Plan:
                 raise InputError(f"table {table.name!r} needs task {task!r}; {cohort} has {', '.join(have)}")
         self.table, self.budget = table, budget
         self.seeds = SEEDS[: table.seeds] if seeds is None else chosen_seeds(str(seeds))
-        self.gin_files, self.gin_params = [_lasting(file) for file in gin_files], list(gin_params)
-        for method in filter(None, (_split_param(param)[0] for param in gin_params)):
-            check_names("method", [method], list(TITLES), "a --gin_param may begin with")
+        self.gin_files, self.gin_params = [_lasting(file) for file in gin_files], sorted(gin_params)
+        _check_params(gin_params)
         self.folder = pathlib.Path(output or f"runs/{table.dataset}_{budget}").resolve()
 
     def jobs(self) -> list[Job]:
@@ -151,12 +150,13 @@ class Plan:
             "cohort_checksum": self.cohort.checksum,
             "budget": self.budget,
             "gin_files": self.gin_files,
-            "gin_params": sorted(self.gin_params),
+            "gin_params": self.gin_params,
         }
         path, tables = self.folder / "plan.json", {}
         if path.exists():
-            plan = json.loads(path.read_text(encoding="utf-8"))
-            plan["gin_params"].sort()
+            plan = files.read_json(path)
+            if missing := sorted({*facts, "tables"} - plan.keys()):
+                raise InputError(f"{path}: no plan of bin/reproduce; it lacks {', '.join(missing)}")
             other = [
                 f"  {name}: {value}   (the folder has {plan[name]})"
                 for name, value in facts.items()
@@ -213,9 +213,10 @@ class Plan:
         return self.folder / "runs" / training.name
 
     def _chosen_params(self, training: Training) -> list[str]:
-        """The bindings that are for all methods or for this one."""
-        split = map(_split_param, self.gin_params)
-        return [binding for method, binding in split if method in (None, training.method)]
+        """The bindings that are for all methods, then those for this one, which win."""
+        split = [_split_param(param) for param in self.gin_params]
+        levels = (None, without_task(training.method)[0])
+        return [binding for level in levels for method, binding in split if method == level]
 
     def _log(self, name: str) -> pathlib.Path:
         return self.folder / "logs" / f"{name}.log"
@@ -265,7 +266,7 @@ class Plan:
 def read_result(path: pathlib.Path) -> dict[str, Any]:
     """What a folder of results tells about an evaluation."""
     known = files.read_json(path)
-    needed = {"metrics", "intervals", "config", "wall_seconds", "run"}
+    needed = {"metrics", "intervals", "config", "protocol", "best_epoch", "stopped_by_budget", "wall_seconds", "run"}
     of_run = {"budget", "cohort_checksum", "wall_seconds"}
     missing = needed - known.keys() or {f"run.{name}" for name in of_run - known["run"].keys()}
     if missing:
@@ -293,7 +294,8 @@ def budgets() -> list[str]:
 
 
 def _names(folder: pathlib.Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+    """What a folder holds, but for traces of an interrupted write."""
+    return {path.name for path in folder.iterdir() if path.suffix != ".partial"}
 
 
 def _lasting(file: str) -> str:
@@ -301,6 +303,23 @@ def _lasting(file: str) -> str:
     return (
         file if (GIN.parent / file).exists() or not pathlib.Path(file).exists() else str(pathlib.Path(file).resolve())
     )
+
+
+def _check_params(params: Sequence[str]) -> None:
+    """Refuses bindings for unknown methods, of what a flag or the plan sets, and of one name twice."""
+    bound = set()
+    for param in params:
+        method, binding = _split_param(param)
+        if method:
+            check_names("method", [method], list(TITLES), "a --gin_param may begin with")
+        name = binding.partition("=")[0].strip()
+        if flag := OWN_FLAGS.get(name.removeprefix("train.")):
+            raise InputError(f"--gin_param={param!r}: {name} differs between jobs or folders; use {flag}")
+        if (method, name) in bound:
+            raise InputError(
+                f"--gin_param={param!r}: binds {name} a second time; allowed: once for all, once for a method"
+            )
+        bound.add((method, name))
 
 
 def _split_param(param: str) -> tuple[str | None, str]:

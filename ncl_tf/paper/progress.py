@@ -1,6 +1,5 @@
 """What is done and how long the rest will take."""
 
-import json
 import math
 import re
 import statistics
@@ -10,6 +9,7 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
+from ncl_tf import files
 from ncl_tf.paper.executors import Job
 
 SECONDS_BETWEEN_ESTIMATES = 20  # each reads the files of all jobs
@@ -67,8 +67,8 @@ def _kinds(job: Job) -> list[str]:
 def _seconds(job: Job) -> float:
     path = job.output or job.run_dir / "run.json"
     if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))["wall_seconds"]
-    known = json.loads(job.results[0].read_text(encoding="utf-8"))
+        return files.read_json(path)["wall_seconds"]
+    known = files.read_json(job.results[0])
     return (known if job.output else known["run"])["wall_seconds"]
 
 

@@ -5,7 +5,6 @@ from ncl_tf.paper import results, tables
 rows = results.rows(pathlib.Path("runs/physionet2019_laptop/results"), tables.load("window_alpha_physionet2019"))
 """
 
-import json
 import pathlib
 from typing import Any
 
@@ -28,8 +27,7 @@ def collect(plan: Plan) -> None:
 
 def result(asked: Evaluation, source: pathlib.Path) -> dict[str, Any]:
     """What is known about an evaluation and its training, without paths of this machine."""
-    judged = json.loads(source.read_text(encoding="utf-8"))
-    record = json.loads((source.parent.parent / "run.json").read_text(encoding="utf-8"))
+    judged, record = files.read_json(source), files.read_json(source.parent.parent / "run.json")
     return {
         "training": asked.training.name,
         "evaluation": asked.question.name,
@@ -37,6 +35,12 @@ def result(asked: Evaluation, source: pathlib.Path) -> dict[str, Any]:
         "config": {name: value for name, value in judged["config"].items() if name != "cohort"},
         "run": {name: value for name, value in record.items() if name != "status"},
     }
+
+
+def cut_short(known: dict[str, Any]) -> bool:
+    """Whether time or epochs were up before early stopping could end the training of a result's encoder or head."""
+    protocol = known["protocol"]
+    return known["stopped_by_budget"] or known["best_epoch"] + protocol["patience"] > protocol["max_epochs"]
 
 
 def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
@@ -72,7 +76,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
             "metrics": known["metrics"],
             "intervals": known["intervals"],
             "training": known["run"].get("result", {}),
-            "stopped_by_budget": known.get("stopped_by_budget", False),
+            "stopped_by_budget": cut_short(known),
             "budget": known["run"]["budget"],
             "changed": settings.differing(known["config"], expected, row.method),
             "cohort_checksum": known["run"]["cohort_checksum"],

@@ -92,10 +92,8 @@ class Row:
         """As the paper writes it."""
         if self.settings:
             return self.name
-        for suffix, mark in TASK_MARKS.items():
-            if self.name.endswith(suffix):
-                return TITLES[self.name.removesuffix(suffix)] + mark
-        return TITLES[self.name]
+        method, mark = without_task(self.name)
+        return TITLES[method] + mark
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,18 +123,28 @@ class Table:
 
     def narrowed(self, methods: list[str] | None = None, heads: list[str] | None = None) -> "Table":
         """The table with some of its rows and heads only; None: all."""
-        check_names("method", methods or [], [row.name for row in self.rows], f"table {self.name!r} has")
-        check_names("head", heads or [], self.heads, f"table {self.name!r} has")
-        kept = [index for index, column in enumerate(self.columns) if not heads or column.head in heads]
+        known = [row.name for row in self.rows]
+        methods, heads = known if methods is None else methods, self.heads if heads is None else heads
+        for kind, chosen, have in (("method", methods, known), ("head", heads, self.heads)):
+            check_names(kind, chosen or [""], have, f"table {self.name!r} has")
+        kept = [index for index, column in enumerate(self.columns) if column.head in heads]
         return dataclasses.replace(
             self,
             columns=tuple(self.columns[index] for index in kept),
             rows=tuple(
                 dataclasses.replace(row, figures=tuple(row.figures[index] for index in kept))
                 for row in self.rows
-                if not methods or row.name in methods
+                if row.name in methods
             ),
         )
+
+
+def without_task(name: str) -> tuple[str, str]:
+    """A row's name without the task whose labels it learns from, and the paper's mark of that task."""
+    for suffix, mark in TASK_MARKS.items():
+        if name.endswith(suffix):
+            return name.removesuffix(suffix), mark
+    return name, ""
 
 
 def check_names(kind: str, names: list[str], known: list[str] | tuple[str, ...], what: str) -> None:
@@ -198,7 +206,9 @@ def _rows(block: str, content: dict[str, Any], columns: int) -> list[Row]:
         points = [
             dict(zip(content["axes"], values, strict=True)) for values in itertools.product(*content["axes"].values())
         ]
-        rows = [(_point_name(point), content["method"], content.get("settings", {}) | point) for point in points]
+        fixed = content.get("settings", {})
+        # in one order, whatever varies: blocks that have a point in common share its training, whose name tells them all
+        rows = [(_point_name(point), content["method"], dict(sorted((fixed | point).items()))) for point in points]
     parsed = {name: tuple(Figure.parse(text) for text in texts) for name, texts in figures.items()}
     return [Row(name, block, method, settings, parsed.get(name, (None,) * columns)) for name, method, settings in rows]
 

@@ -10,6 +10,7 @@ from ncl_tf.data.describe import counts
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.paper.compare import HEADS, METRICS, Cell, Comparison
 from ncl_tf.paper.plan import evaluation
+from ncl_tf.paper.results import cut_short
 from ncl_tf.paper.tables import SEEDS
 from ncl_tf.report.sources import Training
 
@@ -84,9 +85,9 @@ def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> st
         words = (question(result["question"]), training.record["budget"])
         cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{training.record['seed']}</td>"
         rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
-    stopped = any(result.get("stopped_by_budget") for _, result in judged)
+    stopped = any(cut_short(result) for _, result in judged)
     caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split." + (
-        " †: stopped by budget, when its time was up." * stopped
+        " †: stopped by budget, when time or epochs were up." * stopped
     )
     head = header(["run", "judged by", "budget", "seed", *(METRICS[name] for name in metrics)])
     return table(caption, head, ["".join(rows)], "Single runs")
@@ -95,7 +96,7 @@ def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> st
 def _interval(result: dict[str, Any], metric: str) -> str:
     if metric not in result["metrics"]:
         return NOTHING
-    text = number(100 * result["metrics"][metric]) + "†" * bool(result.get("stopped_by_budget"))
+    text = number(100 * result["metrics"][metric]) + "†" * cut_short(result)
     if metric in result["intervals"]:
         low, high = (number(100 * value) for value in result["intervals"][metric])
         text += f'<span class="below">{low} to {high}</span>'

@@ -96,7 +96,7 @@ def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
     results.collect(plan)
     real = next((folder / "results").glob("*/*.json"))
     fill(folder, "physionet2019", json.loads(real.read_text()))
-    first = folder / "runs" / "ncl_w-window_12-alpha_0.0-seed1111"
+    first = folder / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     other = shutil.copytree(
         first, folder / "runs" / "ncl_w-window_12-alpha_1.0-seed1111"
     )  # a second training takes long
@@ -184,7 +184,7 @@ def test_contrastive_accuracy_stands_beside_the_performance_of_n_y(made: dict[st
 def test_real_points_of_the_sweep_are_the_evaluations_metrics(
     made: dict[str, Figure], reproduced: pathlib.Path
 ) -> None:
-    run = reproduced / "runs" / "ncl_w-window_12-alpha_0.0-seed1111"
+    run = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     judged = json.loads((run / "evaluations" / "sepsis-mlp-val.json").read_text())
     row = tables.load("alpha_n_w_physionet2019").rows[0]
     other = score(row, SEEDS[1]) - 0.3

@@ -110,6 +110,14 @@ def test_closing_stops_what_runs(tmp_path: pathlib.Path) -> None:
     assert not long.done()
 
 
+def test_what_a_shared_folder_shows_late_is_waited_for(tmp_path: pathlib.Path, local: executors.Local) -> None:
+    script, late = tmp_path / "elsewhere.py", tmp_path / "late.out"
+    script.write_text("print('written, on another machine')\n")
+    threading.Timer(3, late.touch).start()
+    ended = Job("late", str(script), (), tmp_path, tmp_path / "late.log", None, late)
+    assert executors.run_all([ended], local, lambda *_: None) == {"late": ""}
+
+
 def test_a_killed_job_is_told_so(tmp_path: pathlib.Path, local: executors.Local) -> None:
     suicidal = job(tmp_path, "suicidal")
     script = tmp_path / "suicidal.py"
@@ -119,7 +127,7 @@ def test_a_killed_job_is_told_so(tmp_path: pathlib.Path, local: executors.Local)
     assert outcomes["suicidal"].startswith("killed by signal 9; log: ")
 
 
-def test_bad_requests() -> None:
+def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"--cpus_per_job is 0; allowed: 1 to \d+"):
         executors.Local(cpus_per_job=0)
     with pytest.raises(InputError, match=r"--ray_address is 'nowhere'; allowed: HOST:PORT"):
@@ -129,6 +137,9 @@ def test_bad_requests() -> None:
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there"):
             executors.Ray(address)
+        monkeypatch.setenv("RAY_ADDRESS", address)  # what auto means then
+        with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there"):
+            executors.Ray("auto")
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
         threading.Thread(target=web.handle_request, daemon=True).start()
         with pytest.raises(InputError, match="what answers there is not Ray"):

@@ -86,6 +86,16 @@ def test_limited_labels_and_fine_tuning_share_trainings(cohorts: dict[str, str],
     assert {limited.jobs()[0].command, tuned.jobs()[2].command} <= {job.command for job in main.jobs()}
 
 
+@pytest.mark.parametrize("dataset", ["mimic3", "physionet2019"])
+def test_blocks_share_the_training_of_a_point_in_common(dataset: str, cohorts, tmp_path: pathlib.Path) -> None:
+    """Kernel size 2 with 32 filters is a point of both searches."""
+    plan = make(f"kernel_filters_{dataset}", cohorts, tmp_path)
+    commands = [sorted(job.arguments[:-1]) for job in plan.jobs() if job.needs is None]
+    assert not [command for command in commands if commands.count(command) > 1]
+    both = [row for row in plan.table.rows if dict(row.settings) == {"encoder.filters": 32, "encoder.kernel_size": 2}]
+    assert len(both) == 2
+
+
 def test_sweeps_are_products_judged_on_validation_data(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     plan = make("temperature_momentum_physionet2019", cohorts, tmp_path)
     table = plan.table
@@ -120,8 +130,33 @@ def test_parameters_for_all_or_for_one_method(cohorts: dict[str, str], tmp_path:
     assert "--gin_param=jit_compile = False" in cl
     assert not any("rate" in argument for argument in cl)
     assert {"--gin_param=jit_compile = False", "--gin_param=rate = 1e-4"} <= set(end_to_end)
-    with pytest.raises(InputError, match="no method 'ncl'; a --gin_param may begin with seq2seq_ae"):
-        make("physionet2019", cohorts, tmp_path, gin_params=["ncl: alpha = 1"])
+    for params, message in [
+        (["ncl: alpha = 1"], "no method 'ncl'; a --gin_param may begin with seq2seq_ae"),
+        (["seed = 7"], r"--gin_param='seed = 7': seed differs between jobs or folders; use --seeds"),
+        (["cl: train.budget = 'x'"], "use --budget"),
+        (["cohort='a.h5'"], "use --cohort"),
+        (["cl: steps = 3", "cl:steps=4"], "binds steps a second time; allowed: once for all, once for a method"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            make("physionet2019", cohorts, tmp_path, gin_params=params)
+
+
+def test_what_is_for_one_method_wins_and_holds_for_each_of_its_tasks(cohorts, tmp_path: pathlib.Path) -> None:
+    for order in (1, -1):
+        params = ["ncl_y: alpha = 0.5", "alpha = 0.7"][::order]
+        plan = make(
+            "mimic3", cohorts, tmp_path, ["ncl_w", "ncl_y_decompensation", "ncl_y_length_of_stay"], gin_params=params
+        )
+        last = {
+            job.name: [argument for argument in job.arguments if "alpha" in argument][-1]
+            for job in plan.jobs()
+            if job.needs is None
+        }
+        assert last == {
+            "ncl_w-seed1111": "--gin_param=alpha = 0.7",
+            "ncl_y_decompensation-seed1111": "--gin_param=alpha = 0.5",
+            "ncl_y_length_of_stay-seed1111": "--gin_param=alpha = 0.5",
+        }
 
 
 def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
@@ -143,6 +178,19 @@ def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, s
         with pytest.raises(InputError, match=rf"out: is for another plan; name another --output.*\n  {different}"):
             make(name, cohorts, folder, **options).open()
     assert (folder / "plan.json").read_text() == before
+    for damaged, message in [
+        ("{", "cannot be read as JSON"),
+        ("{}", "no plan of bin/reproduce; it lacks budget, cohort_"),
+    ]:
+        (folder / "plan.json").write_text(damaged)
+        with pytest.raises(InputError, match=rf"plan.json: {message}"):
+            make("physionet2019", cohorts, folder, ["cl"]).open()
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    (killed / ".plan.json.abc.partial").touch()  # in the middle of its first write
+    make("physionet2019", cohorts, killed, ["cl"]).open()
+    with pytest.raises(InputError, match="cannot write into this folder"):
+        make("physionet2019", cohorts, folder / "plan.json" / "below", ["cl"]).open()
     (tmp_path / "letter.txt").touch()
     with pytest.raises(InputError, match="holds other files and no plan.json"):
         make("physionet2019", cohorts, tmp_path).open()
@@ -176,6 +224,7 @@ def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib
     done = write_run(plan, "cl-seed1111", status="finished", step=1000, wall_seconds=100.0)
     (done / "evaluations" / "sepsis-mlp.json").write_text('{"wall_seconds": 10.0}')
     write_run(plan, "ncl_w-seed1111", status="started", step=250, wall_seconds=60.0)
+    (write_run(plan, "cl-seed2222") / "run.json").write_text("{")  # damaged: the job will tell, and the others run
     states = {job.name: progress.state(job) for job in jobs}
     assert states["cl-seed1111"] == states["cl-seed1111-sepsis-mlp"] == "done"
     assert states["ncl_w-seed1111"] == "step 250 of 1000"
@@ -193,7 +242,7 @@ def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib
 def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     plan = make("window_alpha_physionet2019", cohorts, tmp_path, ["window_8-alpha_0.3"])
     facts = {"status": "finished", "step": 2, "wall_seconds": 1.0, "seed": 1111, "versions": {"python": "3"}}
-    run = write_run(plan, "ncl_w-window_8-alpha_0.3-seed1111", result={"val_accuracy": 0.4}, **facts)
+    run = write_run(plan, "ncl_w-alpha_0.3-window_8-seed1111", result={"val_accuracy": 0.4}, **facts)
     files = ("gin/paper/physionet2019/ncl_w.gin", "gin/budgets/smoke.gin")
     config = settings.configured(files, ("window = 8", "alpha = 0.3"))
     judged = {
@@ -202,12 +251,14 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
         "intervals": {"utility": [0.2, 0.4]},
         "curve": [1, 2, 3],
         "config": config | {"cohort": "'/home/someone/ward.h5'", "max_epochs": "3"},
+        "protocol": {"patience": 20, "max_epochs": 1000},
+        "best_epoch": 7,
         "stopped_by_budget": True,
         "wall_seconds": 2.0,
     }
     (run / "evaluations" / "sepsis-mlp-val.json").write_text(json.dumps(judged))
     results.collect(plan)
-    path = tmp_path / "results" / "ncl_w-window_8-alpha_0.3-seed1111" / "sepsis-mlp-val.json"
+    path = tmp_path / "results" / "ncl_w-alpha_0.3-window_8-seed1111" / "sepsis-mlp-val.json"
     content = json.loads(path.read_text())
     assert content["config"]["alpha"] == "0.3"
     assert "cohort" not in content["config"]
@@ -218,7 +269,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
     assert row["stopped_by_budget"]
     assert row["changed"] == {"max_epochs": "3"}
-    other = path.parent.with_name("ncl_w-window_8-alpha_0.3-seed2222") / path.name
+    other = path.parent.with_name("ncl_w-alpha_0.3-window_8-seed2222") / path.name
     other.parent.mkdir()
     other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
     with pytest.raises(InputError, match="results of more than one cohort_checksum: abc, xyz"):
@@ -249,7 +300,8 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
     run = {"cohort_checksum": plan.cohort.checksum, "budget": "smoke", "wall_seconds": 100.0}
     files = ("gin/paper/physionet2019/cl.gin", "gin/budgets/smoke.gin")
     known = {"run": run, "config": settings.configured(files, ("seed = 1111",)), "wall_seconds": 30.0}
-    known |= {"metrics": {}, "intervals": {}}
+    known |= {"metrics": {}, "intervals": {}, "stopped_by_budget": False}
+    known |= {"protocol": {"patience": 20, "max_epochs": 1000}, "best_epoch": 7}
     (kept / "sepsis-linear.json").write_text(json.dumps(known))
     assert [job.name for job in plan.jobs() if job.done()] == ["cl-seed1111-sepsis-linear"]  # the MLP needs the run
     (kept / "sepsis-mlp.json").write_text(json.dumps(known | {"wall_seconds": 10.0}))
@@ -266,7 +318,7 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
             make("physionet2019", cohorts, folder, ["cl"], **options).open()
     for text, message in [
         ("{", "cannot be read as JSON"),
-        ("{}", "no result of bin/reproduce; it lacks config, intervals, metrics, run, wall_seconds"),
+        ("{}", "no result of bin/reproduce; it lacks best_epoch, config, intervals, metrics, protocol, "),
         (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.wall_seconds"),
     ]:
         (kept / "sepsis-linear.json").write_text(text)

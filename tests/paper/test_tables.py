@@ -215,3 +215,5 @@ def test_unknown_names_are_refused_with_the_known_ones() -> None:
         tables.load("physionet2019").narrowed(["cl", "ncl"])
     with pytest.raises(InputError, match="no head 'deep'; table 'physionet2019' has linear, mlp"):
         tables.load("physionet2019").narrowed(None, ["deep"])
+    with pytest.raises(InputError, match="no method ''; table 'physionet2019' has"):  # --methods=$FORGOTTEN
+        tables.load("physionet2019").narrowed([])

@@ -56,9 +56,12 @@ def _benchmark_line(name: str, row: dict[str, Any]) -> str:
             "step": "training step",
             "objective": "objective with gradient",
             "encoder": "encoder",
-            "evaluate": "epoch of head training (readable: through the frozen encoder)",
+            "evaluate": "epoch of head training",
         }[name]
         cells = [_seconds_and_memory(row, form) for form in FORMS]
+        if "embedding once s" in row:
+            share = f"{row['measured share of readable']:.0%} of an epoch through the frozen encoder, scaled"
+            what += f" (readable: {share}; fast: on embeddings, made once in {row['embedding once s']:.0f} s)"
         return f"| {what}, {row[name]} | {' | '.join(cells)} | {row['ratio']:.1f} |"
     if "readable windows/s" in row:
         what = "embedding" if name == "embed" else "windows from the pipeline (readable: a numpy loop)"

@@ -128,7 +128,7 @@ def test_from_nothing_to_the_finished_table(outputs: tuple[pathlib.Path, pathlib
         *("| End-to-End", "| SCL", "| NCL(n_Y)"),
     ]
     auprc, auroc = (100 * judged["cl", "mlp"]["metrics"][name] for name in ("auprc", "auroc"))
-    shown = f"{auprc:.1f} (9.5 ± 0.4, {auprc - 9.5:+.1f})", f"{auroc:.1f} (80.2 ± 0.4, {auroc - 80.2:+.1f})"
+    shown = f"{auprc:.1f}† (9.5 ± 0.4, {auprc - 9.5:+.1f})", f"{auroc:.1f}† (80.2 ± 0.4, {auroc - 80.2:+.1f})"
     row = markdown.split("\n")[4].replace("**", "").split(" | ")
     assert (row[3], row[5]) == shown
     assert "budget 'smoke', 1 seed " in markdown

@@ -196,9 +196,9 @@ def test_real_points_of_the_sweep_are_the_evaluations_metrics(
 def test_training_curves_are_the_reports(made: dict[str, Figure], reproduced: pathlib.Path) -> None:
     data = made["training_curves"].data
     for alpha in ("0.0", "1.0"):
-        path = reproduced / "runs" / f"ncl_w-window_12-alpha_{alpha}-seed1111" / "metrics.jsonl"
+        path = reproduced / "runs" / f"ncl_w-alpha_{alpha}-window_12-seed1111" / "metrics.jsonl"
         reports = [json.loads(line) for line in path.read_text().splitlines()]
-        of_run = data[(data["run"] == f"ncl_w-window_12-alpha_{alpha}") & (data["split"] == "training")]
+        of_run = data[(data["run"] == f"ncl_w-alpha_{alpha}-window_12") & (data["split"] == "training")]
         for term, scale in (("loss", 1), ("alignment", 1), ("discrimination", 1), ("accuracy", 100)):
             curve = of_run[of_run["term"] == term]
             assert list(zip(curve["step"], curve["mean"], strict=True)) == [

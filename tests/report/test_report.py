@@ -87,7 +87,7 @@ def test_result_tables_are_results(reported, text):
         for cell, metric in zip(row[2:], ("auprc", "auroc", "utility"), strict=True):
             values = [metrics[metric] for metrics in found[method]]
             spread = f" ± {100 * np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-            assert cell.split(" | ")[0] == x100(np.mean(values)) + spread
+            assert cell.split(" | ")[0] == x100(np.mean(values)) + spread + "†"  # an epoch is all that there is
         less = 100 * np.mean([metrics["auprc"] for metrics in found[method]]) - float(paper[:3])
         assert row[2].split(" | ")[1] == f"{paper}, {less:+.1f}".replace("-", "−")
     best = np.mean([metrics["auroc"] for metrics in found["ncl_w"]])
@@ -100,7 +100,7 @@ def test_single_runs_have_intervals(reported, text):
     assert row[:4] == ["ncl_w-seed1111", "sepsis, MLP head, test split", "smoke", "1111"]
     for name, cell in zip(header[4:], row[4:], strict=True):
         low, high = (x100(value) for value in judged["intervals"][name.lower()])
-        assert cell == f"{x100(judged['metrics'][name.lower()])} | {low} to {high}"
+        assert cell == f"{x100(judged['metrics'][name.lower()])}† | {low} to {high}"
 
 
 def test_data_are_counted_and_provenance_told(reported, text, ward_cohort):

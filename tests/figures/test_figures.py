@@ -98,7 +98,7 @@ def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
     fill(folder, "physionet2019", json.loads(real.read_text()))
     first = folder / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     other = shutil.copytree(
-        first, folder / "runs" / "ncl_w-window_12-alpha_1.0-seed1111"
+        first, folder / "runs" / "ncl_w-alpha_1.0-window_12-seed1111"
     )  # a second training takes long
     (other / "config.gin").write_text((first / "config.gin").read_text().replace("alpha = 0.0", "alpha = 1.0"))
     return folder

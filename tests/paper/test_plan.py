@@ -318,7 +318,11 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
             make("physionet2019", cohorts, folder, ["cl"], **options).open()
     for text, message in [
         ("{", "cannot be read as JSON"),
-        ("{}", "no result of bin/reproduce; it lacks best_epoch, config, intervals, metrics, protocol, "),
+        (
+            "{}",
+            "no result of bin/reproduce; "
+            "it lacks best_epoch, config, intervals, metrics, protocol, run, stopped_by_budget, wall_seconds",
+        ),
         (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.wall_seconds"),
     ]:
         (kept / "sepsis-linear.json").write_text(text)

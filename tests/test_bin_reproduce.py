@@ -5,16 +5,14 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from ncl_tf.paper.tables import load
+from processes import ROOT, finish, start, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 SMALL = {
     "fast": False,
     "jit_compile": False,
@@ -43,23 +41,6 @@ def command(cohort: pathlib.Path, output: pathlib.Path, *flags: str) -> list[str
         *(f"--gin_param={name} = {value!r}" for name, value in SMALL.items()),
         *flags,
     ]
-
-
-def start(arguments: list[str]) -> subprocess.Popen:
-    """In a process group of its own."""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(arguments, cwd=ROOT, start_new_session=True, **pipes)
-
-
-def finish(process: subprocess.Popen) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=900)
-    return process.returncode, out, err
-
-
-def wait_for(condition: Callable[[], object], process: subprocess.Popen) -> None:
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.005)
 
 
 def checkpoints(output: pathlib.Path) -> list[pathlib.Path]:

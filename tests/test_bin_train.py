@@ -5,15 +5,14 @@ import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from processes import ROOT, finish, start, wait_for
+
 STEPS, REPORT_EVERY = 30, 10
 TINY = {
     "fast": False,
@@ -38,22 +37,6 @@ def command(cohort: pathlib.Path, run_dir: pathlib.Path | None, *flags: str, **m
         *([f"--run_dir={run_dir}"] if run_dir else []),
         *flags,
     ]
-
-
-def start(arguments: list[str], folder: pathlib.Path) -> subprocess.Popen:
-    """In a folder that is not the project's, as after an installation."""
-    return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
-
-
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen) -> None:
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.005)
 
 
 def checkpoints(run_dir: pathlib.Path) -> list[int]:
@@ -81,7 +64,7 @@ def runs(cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
     whole, killed = folder / "runs" / "physionet2019-ncl_w-seed1111", folder / "killed"
     undisturbed = start(command(cohort, None), folder)
     process = start(command(cohort, killed), folder)
-    wait_for(lambda: checkpoints(killed) != [], process)
+    wait_for(lambda: checkpoints(killed), process)
     time.sleep(0.1)  # into the steps of the next report
     os.kill(process.pid, signal.SIGKILL)
     assert finish(process)[0] == -signal.SIGKILL

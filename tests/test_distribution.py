@@ -8,15 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import gin
 import numpy as np
 import pytest
 
 from ncl_tf import config, runs, training
+from processes import ROOT, finish, start, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS, REPORT_EVERY = 30, 10
 TINY = {
     "fast": False,
@@ -43,7 +42,9 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def start(index: int, ports: list[int], cohort: pathlib.Path, run_dir: pathlib.Path, wait: int = 200):
+def start_worker(
+    index: int, ports: list[int], cohort: pathlib.Path, run_dir: pathlib.Path, wait: int = 200
+) -> subprocess.Popen:
     """One of two workers, as a user starts it."""
     task = {"type": "worker", "index": index}
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
@@ -56,14 +57,7 @@ def start(index: int, ports: list[int], cohort: pathlib.Path, run_dir: pathlib.P
         *(f"--gin_param={param}" for param in params(cohort)),
         f"--run_dir={run_dir}",
     ]
-    environment = os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=pipe, stderr=pipe, text=True)
-
-
-def finish(process: subprocess.Popen) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=400)
-    return process.returncode, out, err
+    return start(command, env=os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
 
 
 def state(run_dir: pathlib.Path, step: int = STEPS) -> dict[str, np.ndarray]:
@@ -100,12 +94,10 @@ def alone(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -
 def train_on_two_workers(cohort: pathlib.Path, run_dir: pathlib.Path, kill: int | None = None) -> list[tuple]:
     """Exit code, output and errors of both; `kill`: of the other one, after this one was killed at the first checkpoint."""
     ports = free_ports(2)
-    workers = [start(index, ports, cohort, run_dir) for index in range(2)]
+    workers = [start_worker(index, ports, cohort, run_dir) for index in range(2)]
     if kill is None:
         return [finish(worker) for worker in workers]
-    while not list(run_dir.glob("checkpoints/step-*.npz")):
-        assert workers[0].poll() is None, workers[0].stderr.read()
-        time.sleep(0.005)
+    wait_for(lambda: list(run_dir.glob("checkpoints/step-*.npz")), workers[0])
     workers[kill].send_signal(signal.SIGKILL)
     finish(workers[kill])
     return [finish(workers[1 - kill])]
@@ -144,7 +136,7 @@ def test_a_lost_worker_stops_the_other_and_both_go_on_to_where_one_process_ends(
 
 def test_a_worker_that_waits_in_vain_says_so(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
     ports = free_ports(2)
-    code, _, err = finish(start(1, ports, ward_cohort, tmp_path / "run", wait=2))
+    code, _, err = finish(start_worker(1, ports, ward_cohort, tmp_path / "run", wait=2))
     assert code == 1
     addresses = ", ".join(f"127.0.0.1:{port}" for port in ports)
     assert f"error: worker 1: after 2 seconds, not all workers are there ({addresses}); allowed: all are started" in err

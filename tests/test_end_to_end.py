@@ -1,13 +1,10 @@
 """End-to-End through `train`: the best epoch is kept and exported, killed runs end the same, time caps end them well."""
 
 import json
-import os
 import pathlib
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import gin
@@ -20,8 +17,8 @@ from ncl_tf import config, runs, training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.errors import InputError
+from processes import ROOT, finish, start, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 TINY = {
     "fast": False,
     "jit_compile": False,
@@ -135,12 +132,10 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
     run_dir = tmp_path / "run"
     flags = [f"--gin_param={param}" for param in params("end_to_end", ward_cohort)]
     command = [sys.executable, ROOT / "bin/train", "--gin_file=gin/paper/physionet2019/end_to_end.gin", *flags]
-    process = subprocess.Popen([*command, f"--run_dir={run_dir}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    while not runs.Run(run_dir).checkpoints:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process = start([*command, f"--run_dir={run_dir}"])
+    wait_for(lambda: runs.Run(run_dir).checkpoints, process)
+    process.kill()
+    assert finish(process)[0] == -signal.SIGKILL
     first = int(runs.Run(run_dir).checkpoints[-1].stem.split("-")[1])
     assert 0 < first < record(finished)["step"]
     train(run_dir, ward_cohort)
@@ -253,15 +248,11 @@ def test_bin_evaluate_scores_the_run_or_says_why_not(
 ) -> None:
     run_dir = shutil.copytree(finished, tmp_path / "run")
     command = [sys.executable, ROOT / "bin/evaluate", f"--run_dir={run_dir}"]
-    scored, refused = (
-        subprocess.Popen([*command, *flags], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for flags in (["--write_psv=psv"], ["--head=linear"])
-    )
-    out, err = refused.communicate()
+    scored, refused = (start([*command, *flags], tmp_path) for flags in (["--write_psv=psv"], ["--head=linear"]))
     message = f"{run_dir}: End-to-End has trained its own head, so it is only scored; --head=linear, allowed: mlp"
-    assert (refused.returncode, out, err) == (1, "", f"error: {message}\n")
-    out, err = scored.communicate()
-    assert scored.returncode == 0, err
+    assert finish(refused) == (1, "", f"error: {message}\n")
+    code, out, err = finish(scored)
+    assert code == 0, err
     result = json.loads((run_dir / "evaluations" / "sepsis-mlp.json").read_text())
     assert f"sepsis-mlp on test, best epoch {record(run_dir)['best_epoch']} of " in out
     low, high = result["intervals"]["auroc"]

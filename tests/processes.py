@@ -1,0 +1,27 @@
+"""Programs that tests start, watch, kill and wait for, as users do."""
+
+import pathlib
+import subprocess
+import time
+from collections.abc import Callable
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def start(arguments: list[str], folder: pathlib.Path = ROOT, **settings) -> subprocess.Popen:
+    """In a process group of its own."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(arguments, cwd=folder, start_new_session=True, **pipes, **settings)
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    """Exit code, output and errors."""
+    out, err = process.communicate(timeout=900)
+    return process.returncode, out, err
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen) -> None:
+    """Until the condition holds, which must be while the process runs."""
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.002)

@@ -19,7 +19,7 @@ from ncl_tf.evaluation.protocol import Protocol, labelled_training, limited_batc
 from ncl_tf.methods.autoencoder import Autoencoder
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.methods.supervised import Classifier
-from ncl_tf.neighborhoods import Neighborhood
+from ncl_tf.neighborhoods import Neighborhood, compares_labels
 from ncl_tf.plans import EarlyStopping
 
 
@@ -125,6 +125,9 @@ def momentum_contrast(
     independent_start: bool = False,
 ) -> MomentumContrast:
     """Any of the paper's contrastive methods; see `ncl_tf.methods.momentum.MomentumContrast`."""
+    if task is None and compares_labels(neighborhood):
+        tasks = ", ".join(repr(declared.name) for declared in cohort.tasks)
+        raise InputError(f"{neighborhood} compares labels, and task is None; allowed: a task of the cohort, {tasks}")
     keras.utils.set_random_seed(seed)
     static = cohort.static_columns
     return MomentumContrast(

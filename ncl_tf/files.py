@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, reading JSON, and checksums."""
+"""Writing files so that a reader never sees half of one, reading JSON, checksums, and names that tell folders apart."""
 
 import contextlib
 import hashlib
@@ -7,7 +7,7 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ncl_tf.errors import InputError
@@ -61,13 +61,22 @@ def atomic_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     except OSError as error:
         raise InputError(f"{folder.parent}: cannot write into this folder ({error.strerror})") from error
     try:
-        new = scratch / "new"
+        new, old = scratch / "new", scratch / "old"
         new.mkdir()
         yield new
-        if folder.exists():
-            folder.rename(scratch / "old")
-        new.rename(folder)
+        os.sync()  # all files of the folder, of which there may be tens of thousands
+        try:
+            if folder.exists():
+                folder.rename(old)
+            new.rename(folder)
+        except BaseException:  # Ctrl-C, too
+            if old.exists() and not folder.exists():
+                old.rename(folder)
+            raise
         sync_folder(folder.parent)
+    except OSError as error:  # e.g. the disk is full, or the folder is where another disk begins
+        reason = os.strerror(error.errno) if error.errno else error
+        raise InputError(f"{folder}: cannot be written ({reason})") from error
     finally:
         shutil.rmtree(scratch)
 
@@ -89,15 +98,30 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     return value
 
 
+def json_text(value: Any) -> str:
+    """JSON for people."""
+    return json.dumps(value, indent=2) + "\n"
+
+
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes JSON atomically, readable and in a stable order of keys."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
+    """Writes JSON atomically."""
+    write_text(path, json_text(value))
 
 
 def sha256(path: pathlib.Path) -> str:
     """SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def told_apart(paths: Sequence[pathlib.Path]) -> list[str]:
+    """Of each path the shortest end that no other one has; a path that is given twice has one name."""
+    ends = [path.absolute().parts for path in paths]
+
+    def unique(end: tuple[str, ...], length: int) -> bool:
+        return length == len(end) or not any(other != end and other[-length:] == end[-length:] for other in ends)
+
+    return ["/".join(end[-next(n for n in range(1, len(end) + 1) if unique(end, n)) :]) for end in ends]
 
 
 def sync_folder(folder: pathlib.Path) -> None:

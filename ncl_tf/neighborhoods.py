@@ -111,6 +111,11 @@ class _Combination:
         return [tf.cast(neighborhood(anchors, keys), tf.float32) for neighborhood in self.neighborhoods]
 
 
+def compares_labels(neighborhood: Neighborhood) -> bool:
+    """Whether it is n_Y, or has it as a part."""
+    return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))
+
+
 class Intersection(_Combination):
     """Member of all: the product of the memberships."""
 

@@ -96,7 +96,8 @@ class EarlyStopping:
             raise InputError(f"rate is {self.rate}; allowed: above 0")
         if not 1 <= self.batch_size <= hours:
             raise InputError(
-                f"protocol.batch_size is {self.batch_size}; allowed: 1 to {hours}, the labelled training hours"
+                f"batches are of {self.batch_size} samples, protocol.batch_size times the fraction of labels; "
+                f"allowed: 1 to {hours}, the labelled training hours"
             )
 
     def epoch(self, step: int, hours: int) -> int:

@@ -60,7 +60,7 @@ def _benchmark_line(name: str, row: dict[str, Any]) -> str:
         }[name]
         cells = [_seconds_and_memory(row, form) for form in FORMS]
         if "embedding once s" in row:
-            share = f"{row['measured share of readable']:.0%} of an epoch through the frozen encoder, scaled"
+            share = f"{row['measured share of readable']:.0%} of an epoch through the frozen fast encoder, scaled"
             what += f" (readable: {share}; fast: on embeddings, made once in {row['embedding once s']:.0f} s)"
         return f"| {what}, {row[name]} | {' | '.join(cells)} | {row['ratio']:.1f} |"
     if "readable windows/s" in row:

@@ -11,13 +11,16 @@ encoder/                 SavedModel, written at the end
 """
 
 import datetime
+import fcntl
 import hashlib
 import importlib.metadata
+import io
 import json
 import os
 import pathlib
 import platform
 import subprocess
+import weakref
 import zlib
 from typing import Any, Protocol
 
@@ -50,7 +53,7 @@ class Run:
         self.folder = pathlib.Path(folder)
         self.record: dict[str, Any] = {}
         self.writes = True
-        self._config, self._facts = "", {}
+        self._config, self._facts, self._taken = "", {}, None
 
     def open(self, config: str, facts: dict[str, Any]) -> None:
         """Reads the record of a run with the same configuration and facts, or begins one, of which nothing is written yet.
@@ -73,11 +76,38 @@ class Run:
         self.record = files.read_json(self.folder / "run.json")
 
     def start(self) -> None:
-        """Writes configuration and record of a new run, once it is known to be valid: a refused one leaves no traces."""
-        if not self.writes or (self.folder / "run.json").exists():
+        """Takes the folder, until `close`, and writes configuration and record of a new run, once it is known to be valid:
+        a refused one leaves no traces.
+        """
+        if not self.writes:
             return
-        files.write_text(self.folder / "config.gin", self._config)
-        self.save()
+        self._take()
+        if not (self.folder / "run.json").exists():
+            files.write_text(self.folder / "config.gin", self._config)
+            self.save()
+
+    def _take(self) -> None:
+        """Refuses a folder that another process writes into."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise InputError(f"{self.folder}: cannot write into this folder ({error.strerror})") from error
+        self._taken = weakref.finalize(self, os.close, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.close()
+            raise InputError(
+                f"{self.folder}: another process trains there; wait for it, or name another --run_dir"
+            ) from error
+        except OSError:  # some file systems lock no folders
+            pass
+
+    def close(self) -> None:
+        """Lets other processes write into the folder."""
+        if self._taken:
+            self._taken()
 
     def _is_free(self) -> bool:
         """Whether the folder holds at most what a run leaves that was killed in `start`."""
@@ -175,8 +205,14 @@ class Run:
         kept = self.checkpoints
         for path in reversed(kept):
             try:
-                with np.load(path, allow_pickle=False) as archive:
+                content = path.read_bytes()
+            except OSError as error:  # of the disk or its permissions, which may pass
+                raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+            try:
+                with np.load(io.BytesIO(content), allow_pickle=False) as archive:
                     values = {name: archive[name] for name in archive.files}
+            except MemoryError:
+                raise
             except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
                 if self.writes:
                     path.rename(path.with_suffix(".damaged"))

@@ -1,5 +1,6 @@
 """Training from a configuration: data, model, schedule, reports, checkpoints, and the encoder at the end."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import keras
 import tensorflow as tf
 from tqdm import tqdm
 
+from ncl_tf import files
 from ncl_tf.config import bindings
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
@@ -66,7 +68,7 @@ def train(
     group = gather()
     run.writes = group.chief
     clock = Clock(run.record["wall_seconds"], max_minutes, group.any)
-    with group.losses_told(run):
+    with contextlib.closing(run), group.losses_told(run):
         group.check_same("configuration or cohort", run.fingerprint)
         with group.scope():
             model = method(cohort=data, seed=seed, fast=fast)
@@ -139,7 +141,7 @@ def _train(
 
 def _finish(run: Run, encoder: Encoder, cohort: Cohort, max_minutes: float | None) -> None:
     export_encoder(run.folder / "encoder", encoder, cohort, bindings(gin.config_str()), run.record)
-    (run.folder / "operative_config.gin").write_text(gin.operative_config_str(), encoding="utf-8")
+    files.write_text(run.folder / "operative_config.gin", gin.operative_config_str())
     run.save(status="finished")
     if run.record["stopped_by_budget"]:
         print(f"stopped by budget: {max_minutes:g} minutes are over")

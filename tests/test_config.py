@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import gin
 import pytest
 
-from ncl_tf import config, factories, training
+from ncl_tf import config, factories, neighborhoods, training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 
@@ -72,6 +72,9 @@ def test_unknown_and_missing_macros_are_told() -> None:
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
     )
     assert "it uses none: name the file of a method first" in refusal("budgets/smoke.gin")
+    assert refusal(CL, params=(COHORT, "train.seed = 5")) == (
+        "train.seed = 5: other parts need it, too; set seed = 5 instead"
+    )
 
 
 def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_cohort: pathlib.Path) -> None:
@@ -85,6 +88,14 @@ def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_coh
     config.load(["datasets/physionet2019.gin"], [COHORT])
     with pytest.raises(InputError, match="no 'neighborhood', 'alpha' for 'momentum_contrast'"), config.plain_errors():
         factories.momentum_contrast(Cohort(ward_cohort), 0, False)
+
+
+@pytest.mark.parametrize("neighborhood", ["SameLabel()", "Union(SameStayWithin(2), Intersection(SameLabel()))"])
+def test_labels_of_no_task_are_not_compared(neighborhood: str, ward_cohort: pathlib.Path) -> None:
+    made = eval(neighborhood, vars(neighborhoods))
+    config.load([CL], [COHORT])
+    with pytest.raises(InputError, match="compares labels, and task is None; allowed: a task of the cohort, 'sepsis'"):
+        factories.momentum_contrast(Cohort(ward_cohort), 0, False, neighborhood=made)
 
 
 def test_files_are_found_here_before_in_the_projects_folder(

@@ -1,5 +1,6 @@
 """Files appear whole or not at all."""
 
+import pathlib
 import stat
 
 import pytest
@@ -36,6 +37,28 @@ def test_errors_of_the_disk_are_told(tmp_path):
     with pytest.raises(InputError, match=message), files.atomic_path(tmp_path / "file.txt"):
         raise OSError(28, "a long story")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_appears_whole_and_failure_leaves_the_old_one(tmp_path):
+    folder = tmp_path / "folder"
+    for text in ("old", "new"):
+        with files.atomic_folder(folder) as new:
+            (new / "file.txt").write_text(text)
+    with (
+        pytest.raises(InputError, match=r"folder: cannot be written \(No space left on device\)"),
+        files.atomic_folder(folder),
+    ):
+        raise OSError(28, "a long story")
+    with pytest.raises(InputError, match="folder: cannot be written"), files.atomic_folder(folder) as new:
+        new.rmdir()  # so it cannot take the place of the old one, which has made room
+    assert (folder / "file.txt").read_text() == "new"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_folders_are_told_apart_by_the_shortest_ends_of_their_paths():
+    paths = [pathlib.Path(path) for path in ("/x/a/runs/cl", "/x/b/runs/cl", "/x/b/runs/sacl", "/x/a/runs/cl")]
+    assert files.told_apart(paths) == ["a/runs/cl", "b/runs/cl", "sacl", "a/runs/cl"]
+    assert files.told_apart([pathlib.Path("/cl"), pathlib.Path("/x/cl")]) == ["//cl", "x/cl"]
 
 
 def test_permissions_are_the_usual_ones(tmp_path):

@@ -1,4 +1,4 @@
-"""The README: its Python blocks run as they are, its commands parse, its tables are what results/ says."""
+"""The README: its Python blocks run as they are, its commands are those of the programs, its tables are what results/ says."""
 
 import json
 import os
@@ -84,6 +84,26 @@ def test_table_example_prepares(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "6 columns, the first 2 static" in done.stdout
+
+
+PROGRAM = r"(?<![\w/])(bin/\w+)"
+
+
+def commands() -> list[str]:
+    """Of all bash blocks, each on one line, without comments."""
+    lines = re.sub(r"\\\n\s*", "", "\n".join(blocks("bash"))).splitlines()
+    return [re.sub(r"\s#.*", "", line) for line in lines if re.search(PROGRAM, line)]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_have_flags_and_files_of_the_project(command):
+    program, source, flags = re.search(PROGRAM + r"(?: (\w+))?(.*)", command).groups()
+    text = (ROOT / program).read_text(encoding="utf-8")
+    if program == "bin/prepare":
+        text += "".join((ROOT / "data_prep" / f"{name}.py").read_text(encoding="utf-8") for name in (source, "common"))
+    known = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text)) | {"help"}
+    assert known > set(re.findall(r" --(\w+)", flags)), known
+    assert all((ROOT / path).exists() for path in re.findall(r"gin/[\w/]+\.gin", command))
 
 
 def test_own_neighborhood_trains(folder, ward_cohort):

@@ -134,6 +134,15 @@ def test_an_empty_folder_and_one_of_a_run_killed_at_its_start_are_free(tmp_path:
     assert (tmp_path / "run.json").exists()
 
 
+def test_two_processes_do_not_write_into_one_folder(tmp_path: pathlib.Path) -> None:
+    first, second = started(tmp_path), Run(tmp_path)
+    second.open(CONFIG, FACTS)
+    with pytest.raises(InputError, match="another process trains there; wait for it, or name another --run_dir"):
+        second.start()
+    first.close()
+    second.start()
+
+
 # Metrics
 
 
@@ -229,6 +238,15 @@ def test_with_all_checkpoints_damaged_a_run_begins_again(tmp_path: pathlib.Path,
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("falling back to the one before")
     assert lines[1].endswith("falling back to the beginning: there is no other")
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_called_damaged(tmp_path: pathlib.Path) -> None:
+    run = started(tmp_path)
+    newest = tmp_path / "checkpoints" / "step-00000010.npz"
+    newest.mkdir(parents=True)  # what the system refuses to read
+    with pytest.raises(InputError, match=r"step-00000010.npz: cannot be read \(Is a directory\)"):
+        run.restore(small_model())
+    assert newest.exists()
 
 
 def test_another_models_checkpoint_is_refused(tmp_path: pathlib.Path) -> None:

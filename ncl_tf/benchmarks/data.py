@@ -13,20 +13,18 @@ from ncl_tf.benchmarks.measure import Row, interleaved
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.simulate import write_ward
 from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.errors import InputError
 
 BATCH, BATCHES = 2048, 200
 SIMULATED_STAYS = 2000
 
 # Runs a preparation in a process of its own and prints its peak memory.
 PREPARE = """
-import sys
-from absl import flags
 from data_prep import physionet2019
+from ncl_tf import cli
 from ncl_tf.benchmarks.measure import peak_memory
 physionet2019.define_flags()
-flags.FLAGS(sys.argv)
-physionet2019.main()
-print(peak_memory())
+cli.run(lambda: (physionet2019.main(), print(peak_memory())))
 """
 
 
@@ -51,8 +49,10 @@ def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence
     arguments += [f"--source={source}" for source in sources]
     began = time.perf_counter()
     command = [sys.executable, "-c", PREPARE, *arguments, f"--output={folder / 'cohort.h5'}"]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return name, sources, time.perf_counter() - began, float(printed.split()[-1])
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise InputError(f"--source: {', '.join(sources)} cannot be prepared, for the reason above")
+    return name, sources, time.perf_counter() - began, float(done.stdout.split()[-1])
 
 
 def windows(split: SplitData) -> Row:

@@ -4,6 +4,8 @@ import contextlib
 import importlib
 import json
 import pathlib
+import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -28,10 +30,10 @@ def interleaved(works: dict[str, Callable[[], Any]], repeats: int, warmups: int 
 
 def peak_memory() -> float:
     """Peak resident memory of this process in GiB."""
-    for line in pathlib.Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 2**20
-    raise RuntimeError("this system does not tell a process's peak memory")
+    status = pathlib.Path("/proc/self/status")
+    if not status.exists():  # macOS, which tells bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
+    return int(re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE)[1]) / 2**20
 
 
 class Measured(NamedTuple):

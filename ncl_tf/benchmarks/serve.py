@@ -44,7 +44,8 @@ def serve(sources: Sequence[str]) -> list[Row]:
 
 def streaming(folder: str) -> Row:
     """Milliseconds per hour when one patient is followed on one core."""
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # before TensorFlow starts its threads
+    if hasattr(os, "sched_setaffinity"):  # not on macOS
+        os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # before TensorFlow starts its threads
     import ncl_tf
 
     model, stays = ncl_tf.load(f"{folder}/model"), np.load(f"{folder}/stays.npz")

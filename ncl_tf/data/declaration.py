@@ -167,13 +167,6 @@ class Dataset:
         """How many of the prepared columns are static; they are the first ones."""
         return sum(len(channel.columns) for channel in self.channels if channel.static)
 
-    def task(self, name: str) -> Task:
-        """The task of that name."""
-        for task in self.tasks:
-            if task.name == name:
-                return task
-        raise InputError(f"no task {name!r} in {self.name}; it has {', '.join(task.name for task in self.tasks)}")
-
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return dataclasses.asdict(self)

@@ -10,7 +10,7 @@ from ncl_tf.errors import InputError
 
 HISTORY = 48  # hours, t_h in the paper
 
-Batch = dict[str, tf.Tensor]  # window [N, history, columns], stay [N], hour [N], label [N, tasks]
+Batch = dict[str, tf.Tensor]  # tensors by name, as `Windows` and its `stretches` say
 
 
 class Windows:

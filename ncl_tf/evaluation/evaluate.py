@@ -57,6 +57,7 @@ def evaluate(
     protocol = factories.protocol()
     seed = run.record["seed"]
     judge = Judge(data, question.task, protocol, seed, question.labels, question.label_seed, report)
+    judge.labelled(question.split)  # refuses what could not be scored, before the work
     if psv:
         check_psv(psv, judge.task, data[question.split].stay_names)
     judged = answer(judge, question, run, model, progress)
@@ -76,19 +77,21 @@ def evaluate(
         "wall_seconds": time.monotonic() - began,
         **environment(),
     }
+    output.unlink(missing_ok=True)  # what it told is no longer true of the files beside it
     write_predictions(output.with_suffix(".parquet"), data[question.split], judge.position, predictions)
     if question.features == "representation":
         export_classifier(output.with_suffix("") / "classifier", judged.classifier, data, run.record, result)
+    files.write_json(output, result)
     if psv:
         split = data[question.split]
         predict.write(psv, predict.Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
-    files.write_json(output, result)
     return result
 
 
 def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ...]) -> tuple[Run, Cohort, keras.Model]:
     """The run, its cohort (checked to be the same) and its model with the trained weights."""
     run = Run(folder)
+    run.writes = False
     if not (folder / "run.json").exists():
         raise InputError(f"{folder}: no run.json, so not a run directory")
     run.read()

@@ -154,6 +154,10 @@ def fit(
     for epoch in range(1, max_epochs + 1):
         loss = run_epoch(epoch, seed, clock.left)
         val_loss = mean_loss(predict_validation(), validation.classes, weights)
+        if not math.isfinite(loss + val_loss):
+            raise InputError(
+                f"epoch {epoch}: loss {loss}, validation loss {val_loss}; the learning rate, {learning_rate}, may be too high"
+            )
         curve.append({"loss": loss, "val_loss": val_loss})
         report(epoch, loss, val_loss)
         if val_loss < best_loss:

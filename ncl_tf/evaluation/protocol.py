@@ -1,7 +1,6 @@
 """How a representation is judged (section 5 of the paper): a head is trained and chosen, then the test split is seen once."""
 
 import dataclasses
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -61,37 +60,38 @@ class Judged:
         classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone.
         fitted: its training.
         predict: split -> class probabilities of all its hours, labelled or not, [hours, K].
-        seconds: of training, embedding included.
     """
 
     classifier: keras.Model
     fitted: Fitted
     predict: Callable[[str], np.ndarray]
-    seconds: float
 
 
-def limited_stays(split: SplitData, task: int, fraction: float, seed: int) -> np.ndarray:
-    """Indices of a fraction of the stays, the same fraction of those with and of those without a positive hour.
+def limited_stays(split: SplitData, task: int, fraction: float, seed: int, binary: bool = True) -> np.ndarray:
+    """Indices of a fraction of the stays, of a binary task the same fraction of those with and without a positive hour.
 
     Args:
         split: of which to take stays.
-        task: position of the label; "positive" means class 1 of a binary task.
+        task: position of the label.
         fraction: in (0, 1].
         seed: of the choice.
+        binary: whether the task is.
     """
     if not 0 < fraction <= 1:
         raise InputError(f"the fraction of labels is {fraction}; allowed: above 0, up to 1")
-    positive = np.maximum.reduceat(split.classes[:, task] == 1, split.patient_windows[:, 0])
+    if seed < 0:
+        raise InputError(f"the label seed is {seed}; allowed: 0 and above")
+    strata = {"": np.ones(len(split.patient_windows), bool)}
+    if binary:
+        positive = np.maximum.reduceat(split.classes[:, task] == 1, split.patient_windows[:, 0])
+        strata = {" with a positive hour": positive, " without a positive hour": ~positive}
     generator = np.random.default_rng(seed)
     chosen = []
-    for stratum in (True, False):
-        stays = np.flatnonzero(positive == stratum)
+    for kind, members in strata.items():
+        stays = np.flatnonzero(members)
         count = round(fraction * len(stays))
         if len(stays) and not count:
-            kind = "with" if stratum else "without"
-            raise InputError(
-                f"a fraction {fraction} of the {len(stays)} training stays {kind} a positive hour is no stay at all"
-            )
+            raise InputError(f"a fraction {fraction} of the {len(stays)} training stays{kind} is no stay at all")
         chosen.append(generator.permutation(stays)[:count])
     return np.sort(np.concatenate(chosen))
 
@@ -119,7 +119,7 @@ def labelled_training(
     """
     position, declared = cohort.task(task)
     training = cohort["train"]
-    stays = None if labels == 1 else limited_stays(training, position, labels, label_seed)
+    stays = None if labels == 1 else limited_stays(training, position, labels, label_seed, declared.kind == "binary")
     rows = labelled_rows(training, position, stays)
     classes = training.classes[rows, position]
     _check_classes(classes, declared, "train")
@@ -162,7 +162,6 @@ class Judge:
 
     def frozen(self, encoder: Encoder, head: str, progress: Callable = lambda batches: batches) -> Judged:
         """A head on the frozen encoder, trained on embeddings that are computed once."""
-        began = time.monotonic()
         embed = embedder(encoder, progress=progress)
         embedded: dict[str, np.ndarray] = {}
 
@@ -173,35 +172,42 @@ class Judge:
 
         made, fitted = self._fit_head(head, features, encoder.merge.units)
         classifier = self._classifier(encoder, made)
-        return Judged(classifier, fitted, lambda split: self._predict(made, features(split)), time.monotonic() - began)
+        return Judged(classifier, fitted, lambda split: self._predict(made, features(split)))
 
     def raw(self, features: str, head: str) -> Judged:
         """A head on raw inputs: the last hour's columns, or the whole window flattened. Sanity baselines."""
-        began = time.monotonic()
         if features == "last_hour":
             made, fitted = self._fit_head(head, lambda split: self.cohort[split].data, len(self.cohort.columns))
-            return Judged(
-                made, fitted, lambda split: self._predict(made, self.cohort[split].data), time.monotonic() - began
-            )
+            return Judged(made, fitted, lambda split: self._predict(made, self.cohort[split].data))
         flat = keras.Sequential([keras.layers.Flatten(), make_head(head, self.task.classes)])
-        return self._fit_on_windows(flat, self.protocol.rates[head], began)
+        return self._fit_on_windows(flat, self.protocol.rates[head])
 
     def fine_tuned(self, encoder: Encoder, head: str) -> Judged:
         """A new head and the encoder, trained together."""
         classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
         rate, cap = self.protocol.fine_tune_rate, self.protocol.max_minutes
-        return self._fit_on_windows(classifier, rate, time.monotonic(), cap)
+        return self._fit_on_windows(classifier, rate, cap)
 
     def scored(self, classifier: Classifier, fitted: Fitted) -> Judged:
         """An End-to-End run as it is; nothing is trained."""
-        return Judged(classifier, fitted, self._predict_windows(classifier), 0.0)
+        return Judged(classifier, fitted, self._predict_windows(classifier))
+
+    def labelled(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+        """Rows [H] and classes [H] of a split's labelled hours, which must be of two classes and several stays."""
+        data = self.cohort[split]
+        if len(data.patient_windows) < 2:
+            raise InputError(
+                f"split {split!r} has {len(data.patient_windows)} stay; for intervals at least 2 are needed"
+            )
+        rows = labelled_rows(data, self.position)
+        classes = data.classes[rows, self.position]
+        _check_classes(classes, self.task, split)
+        return rows, classes
 
     def score(self, judged: Judged, split: str) -> tuple[dict[str, Any], np.ndarray]:
         """Metrics over a split's labelled hours, with intervals over stays, and the predictions of all its hours [H, K]."""
         data = self.cohort[split]
-        rows = labelled_rows(data, self.position)
-        classes = data.classes[rows, self.position]
-        _check_classes(classes, self.task, split)
+        rows, classes = self.labelled(split)
         stay_of_row = np.repeat(np.arange(len(data.patient_windows)), data.lengths)
         lengths = np.bincount(stay_of_row[rows], minlength=len(data.patient_windows))
         predictions = judged.predict(split)
@@ -254,14 +260,12 @@ class Judge:
         ]
         return head, self._fit(head, *samples, self.protocol.rates[kind])
 
-    def _fit_on_windows(
-        self, classifier: keras.Model, rate: float, began: float, max_minutes: float | None = None
-    ) -> Judged:
+    def _fit_on_windows(self, classifier: keras.Model, rate: float, max_minutes: float | None = None) -> Judged:
         keras.utils.set_random_seed(self.seed)
         classifier(tf.zeros([1, HISTORY, len(self.cohort.columns)]))  # creates the weights of a flat baseline
         samples = [self._windows(split, self._labelled(split)) for split in ("train", "val")]
         fitted = self._fit(classifier, *samples, rate, max_minutes)
-        return Judged(classifier, fitted, self._predict_windows(classifier), time.monotonic() - began)
+        return Judged(classifier, fitted, self._predict_windows(classifier))
 
     def _fit(
         self,

@@ -1,6 +1,8 @@
-"""What can be asked about a run; without TensorFlow, for programs that only plan."""
+"""What can be asked about a run."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.errors import InputError
@@ -53,3 +55,8 @@ class Question:
         parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
         parts += [self.split] * (self.split != "test")
         return "-".join(parts)
+
+
+def share_of_labels(result: Mapping[str, Any]) -> float:
+    """Fraction of the training stays whose labels were used, by the head of a result or by End-to-End before it was judged."""
+    return result["question"]["labels"] * float(result["config"].get("end_to_end.labels", 1))

@@ -1,7 +1,6 @@
 """What evaluations found, from the predictions that bin/evaluate keeps as Parquet: precision-recall and reliability."""
 
 import dataclasses
-import json
 import pathlib
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
+from ncl_tf import files
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.question import Question
 from ncl_tf.figures.figure import COLOURS, Figure, legend_below, line_with_band, listed, new_canvas, over_seeds, panels
@@ -129,7 +129,7 @@ def evaluations(sources: Sources) -> tuple[list[Judged], str]:
     found = []
     for run in sources.runs:
         for path in sorted(run.folder.glob("evaluations/*.json")):
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = files.read_json(path)
             if "auprc" in content["metrics"] and path.with_suffix(".parquet").exists():
                 found.append(Judged(run, path, Question(**content["question"]), content["metrics"]))
     if not found:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
+from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.figures.figure import listed, seeds_text
@@ -26,7 +27,7 @@ class Run:
 
     Attributes:
         folder: the directory.
-        label: its name, with as many folders above it as tell it from the others, without the seed.
+        label: its name without the seed, with as many folders above it as tell it from those of other names or folders.
         record: content of run.json.
     """
 
@@ -94,7 +95,7 @@ class Sources:
             {folder.resolve(): folder for folder in run_dirs}.values()
         )  # a run and the output folder it is in
         self.runs = [
-            Run(folder, label, json.loads((folder / "run.json").read_text(encoding="utf-8")))
+            Run(folder, label, files.read_json(folder / "run.json"))
             for folder, label in zip(run_dirs, _labels(run_dirs), strict=True)
         ]
         self._given = Cohort(cohort) if cohort else None
@@ -138,7 +139,7 @@ def data_text(dataset: str, checksum: str) -> str:
 
 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs that differ in the seed only, together."""
+    """Runs of one folder whose names differ in the seed only, together."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.label, []).append(run)
@@ -171,12 +172,9 @@ def evenly(groups: dict[str, Any], most: int) -> dict[str, Any]:
 
 
 def _labels(folders: Sequence[pathlib.Path]) -> list[str]:
-    """Of each folder the shortest end of its path that, with the seed, no other one has; then without the seed."""
-    parts = [folder.resolve().parts for folder in folders]
-    length = 1
-    while len({part[-length:] for part in parts}) < len(parts):
-        length += 1
-    return [re.sub(r"-seed\d+$", "", "/".join(part[-length:])) for part in parts]
+    """The same for runs that lie in one folder and differ in the seed only; other runs have other ones."""
+    resolved = [folder.resolve() for folder in folders]
+    return files.told_apart([folder.with_name(re.sub(r"-seed\d+$", "", folder.name)) for folder in resolved])
 
 
 def facts(groups: Iterable[Sequence[Run]], drawn: str = "") -> str:

@@ -1,1 +1,1 @@
-"""The paper's tables: its figures as data, ours beside them, and the jobs that make ours. Nothing here imports TensorFlow."""
+"""The paper's tables: its figures as data, ours beside them, and the jobs that make ours."""

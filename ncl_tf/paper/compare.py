@@ -22,12 +22,14 @@ class Cell:
 
     Attributes:
         values: one per seed (and choice of labels).
+        seeds: how many are behind the values.
         figure: the paper's.
         stopped_by_budget: whether any of its trainings ended when its time or its epochs were up.
         bold: within one standard deviation of the best of its block.
     """
 
     values: tuple[float, ...]
+    seeds: int
     figure: Figure | None
     stopped_by_budget: bool
     bold: bool = False
@@ -74,6 +76,7 @@ class Comparison:
         ]
         return Cell(
             tuple(100 * result["metrics"][column.metric] for result in found),
+            len({result["seed"] for result in found}),
             row.figures[self.table.columns.index(column)],
             any(result["stopped_by_budget"] for result in found),
         )
@@ -91,19 +94,20 @@ class Comparison:
             for key in bold(group):
                 self.cells[key] = dataclasses.replace(self.cells[key], bold=True)
 
-    def seeds(self, row: Row) -> int:
-        """How many seeds the row has."""
-        return len({result["seed"] for result in self.results if result["row"] == row.name})
+    def seeds(self, *rows: Row) -> str:
+        """How many the cells of some rows have: '3', or '1 to 3'."""
+        cells = (self.cells[row.name, column] for row in rows for column in self.table.columns)
+        return _span({cell.seeds for cell in cells if cell.values})
 
     @property
     def caption(self) -> str:
         """What one must know to read the table."""
-        seeds = _counted({self.seeds(row) for row in self.rows}, "seed")
+        seeds = _plural(self.seeds(*self.rows), "seed")
         label = f" ({self.table.label})" if self.table.label else ""
         drawn = collections.Counter(
             tuple(result[name] for name in ("row", "seed", "task", "head", "labels")) for result in self.results
         )
-        chosen = _counted(set(drawn.values()), "choice")
+        chosen = _plural(_span(set(drawn.values())), "choice")
         labels = f", each with {chosen} of labelled stays" if self.table.label_seeds > 1 else ""
         split = {"test": "the test split", "val": "validation data"}[self.table.split]
         runs = self.table.seeds * self.table.label_seeds
@@ -172,7 +176,7 @@ class Comparison:
                 self._text(self.cells[row.name, column], r"\textbf{{{}}}", r" $\pm$ ", r"$^\dagger$")
                 for column in self.table.columns
             ]
-            lines.append(" & ".join([_latex(row.title), str(self.seeds(row)), *cells]) + r" \\")
+            lines.append(" & ".join([_latex(row.title), self.seeds(row), *cells]) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}", r"\end{small}", r"\end{center}"]
         return "\n".join([*lines, rf"\label{{tab:ours_{self.table.name}}}", r"\end{table*}", ""])
 
@@ -208,7 +212,7 @@ class Comparison:
                 "mean": cell.mean,
                 "std": cell.std,
                 "runs": len(cell.values),
-                "seeds": self.seeds(row),
+                "seeds": cell.seeds,
                 "bold": cell.bold,
                 "stopped_by_budget": cell.stopped_by_budget,
                 "paper_mean": cell.figure and cell.figure.mean,
@@ -247,10 +251,12 @@ def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:
     return [key for key, (mean, _) in group.items() if mean >= best - (std or 0)]
 
 
-def _counted(counts: set[int], what: str) -> str:
-    """'1 seed', '3 seeds' or '1 to 3 seeds'."""
-    ends = dict.fromkeys([str(min(counts)), str(max(counts))])
-    return f"{' to '.join(ends)} {what}" + "s" * (max(counts) > 1)
+def _span(counts: set[int]) -> str:
+    return " to ".join(dict.fromkeys([str(min(counts)), str(max(counts))]))
+
+
+def _plural(span: str, what: str) -> str:
+    return f"{span} {what}" + "s" * (span != "1")
 
 
 def _latex(text: str) -> str:

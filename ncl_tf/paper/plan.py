@@ -47,10 +47,14 @@ class Training:
         own = [f"{name.split('.')[-1]}_{value_name(value)}" for name, value in self.settings.items()]
         return "-".join([pathlib.Path(self.gin_file).stem, *own, f"seed{self.seed}"])
 
+    def files(self, budget: str, gin_files: Sequence[str] = ()) -> tuple[str, ...]:
+        """The method's, others, and the budget's, of which the paper's is part of the first."""
+        return (self.gin_file, *gin_files, *([f"gin/budgets/{budget}.gin"] if budget != "paper" else []))
+
     def configured(self, budget: str, gin_files: Sequence[str] = (), gin_params: Sequence[str] = ()) -> dict[str, str]:
-        """Its settings by the row and a budget, with files between these and bindings after them."""
+        """Its settings by files and the row, with bindings after them."""
         own = (f"{name} = {value!r}" for name, value in self.settings.items())
-        return settings.configured((self.gin_file, *gin_files, f"gin/budgets/{budget}.gin"), (*own, *gin_params))
+        return settings.configured(self.files(budget, gin_files), (*own, *gin_params))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,6 +206,9 @@ class Plan:
             ] or [
                 f"  {name} = {value}   (this plan has {expected.get(name, 'not set')})"
                 for name, value in settings.differing(known["config"], expected, training.method).items()
+            ] + [
+                f"  {name} = {value}   (its training had another value)"
+                for name, value in settings.judged_otherwise(known).items()
             ]
             if other:
                 raise InputError(
@@ -227,10 +234,7 @@ class Plan:
             training.name,
             "bin/train",
             (
-                *(
-                    f"--gin_file={file}"
-                    for file in (training.gin_file, *self.gin_files, f"gin/budgets/{self.budget}.gin")
-                ),
+                *(f"--gin_file={file}" for file in training.files(self.budget, self.gin_files)),
                 *(f"--gin_param={name} = {value!r}" for name, value in params.items()),
                 *(f"--gin_param={binding}" for binding in self._chosen_params(training)),
                 f"--run_dir={self._run_dir(training)}",

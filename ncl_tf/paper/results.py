@@ -18,11 +18,12 @@ LEFT_OUT = ("curve",)  # long, and the run directory has it
 
 
 def collect(plan: Plan) -> None:
-    """Writes the result of every finished evaluation of a plan into its folder's results/."""
+    """Writes the result of every finished evaluation of a plan into its folder's results/, also over a copied one."""
     for source, asked in plan.evaluations().items():
-        target = plan.folder / "results" / asked.path
-        if source.exists() and not (target.exists() and target.stat().st_mtime > source.stat().st_mtime):
-            files.write_json(target, result(asked, source))
+        if source.exists():
+            target, text = plan.folder / "results" / asked.path, files.json_text(result(asked, source))
+            if not target.exists() or target.read_text(encoding="utf-8") != text:
+                files.write_text(target, text)
 
 
 def result(asked: Evaluation, source: pathlib.Path) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
             "training": known["run"].get("result", {}),
             "stopped_by_budget": cut_short(known),
             "budget": known["run"]["budget"],
-            "changed": settings.differing(known["config"], expected, row.method),
+            "changed": settings.differing(known["config"], expected, row.method) | settings.judged_otherwise(known),
             "cohort_checksum": known["run"]["cohort_checksum"],
         }
     for what in ("budget", "cohort_checksum"):

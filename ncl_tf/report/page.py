@@ -87,7 +87,8 @@ def _results(read: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str:
         )
     for source in read:
         for comparison in source.comparisons:
-            parts.append(tables.comparison(comparison, lambda group, source=source: provenance.anchor(source, group)))
+            anchors = {training.group: provenance.anchor(source, training.group) for training in source.trainings}
+            parts.append(tables.comparison(comparison, anchors))
     single = {source.trainings[0].name: source for source in read if source.plan is None}
     judged = [source.trainings[0] for source in single.values() if source.trainings[0].evaluations]
     if judged:

@@ -1,19 +1,16 @@
 """Where every number comes from: configuration, versions, checksums, commands and wall times, for each row of the tables."""
 
-import ast
-import inspect
 import pathlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ncl_tf.factories import protocol
+from ncl_tf.paper import settings
 from ncl_tf.paper.progress import duration
 from ncl_tf.report.sources import Source, Training
 from ncl_tf.report.tables import escape, header, number, question, table
 
-PROTOCOL = inspect.signature(protocol).parameters
 OWN = ("cohort", "seed")  # bindings that the seeds of a group don't share, or that name places of this machine
 
 
@@ -95,8 +92,8 @@ def _judged(group: str, trainings: Sequence[Training]) -> str:
     rows = []
     for training in trainings:
         for result in training.evaluations:
-            cells = [question(result["question"]), str(result["best_epoch"]), duration(result["wall_seconds"])]
-            protocol = "; ".join(f"{name} {value}" for name, value in _protocol(result).items())
+            cells = [question(result), str(result["best_epoch"]), duration(result["wall_seconds"])]
+            protocol = "; ".join(f"{name} {value}" for name, value in settings.by_binding(result["protocol"]).items())
             words = ("; ".join(_metrics(result)), protocol)
             more = "".join(f'<td class="text">{escape(word)}</td>' for word in words)
             rows.append(_row(training.record["seed"], cells, more))
@@ -128,27 +125,9 @@ def _commands(training: Training) -> list[str]:
         flags |= {name: asked[name] for name in ("labels", "label_seed")} if asked["labels"] != 1 else {}
         flags |= {"split": asked["split"]} if asked["split"] != "test" else {}
         words = [f"--{name}={value}" for name, value in flags.items()] + ["--fine_tune"] * asked["fine_tune"]
-        words += [f"--gin_param=protocol.{name} = {value!r}" for name, value in _changed(training, result).items()]
+        words += [f"--gin_param={name} = {value}" for name, value in settings.judged_otherwise(result).items()]
         commands.append(shlex.join(["bin/evaluate", "--run_dir=AGAIN", *words]))
     return commands
-
-
-def _changed(training: Training, result: dict[str, Any]) -> dict[str, Any]:
-    """What of an evaluation's protocol is not as the training's configuration has it."""
-
-    def as_trained(name: str) -> Any:
-        bound = training.config.get(f"protocol.{name}")
-        if bound is None:
-            return PROTOCOL[name].default
-        return ast.literal_eval(training.config[bound[1:]] if bound.startswith("%") else bound)
-
-    return {name: value for name, value in _protocol(result).items() if value != as_trained(name)}
-
-
-def _protocol(result: dict[str, Any]) -> dict[str, Any]:
-    """Of an evaluation, by the names that gin has for it."""
-    rates = {f"{head}_rate": rate for head, rate in result["protocol"]["rates"].items()}
-    return rates | {name: value for name, value in result["protocol"].items() if name != "rates"}
 
 
 def _versions(trainings: Sequence[Training]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.splits import SPLITS
+from ncl_tf.evaluation.question import share_of_labels
 from ncl_tf.paper.compare import HEADS, METRICS, Comparison
 from ncl_tf.paper.progress import duration
 from ncl_tf.paper.tables import Column
@@ -70,7 +71,7 @@ def best_results(sources: Sequence[Source]) -> dict[tuple[str, str, str], tuple[
                 for judged in training.evaluations:
                     asked = judged["question"]
                     metric = "auprc" if "auprc" in judged["metrics"] else "kappa"
-                    if asked["split"] == "test" and asked["labels"] == 1:
+                    if asked["split"] == "test" and share_of_labels(judged) == 1:
                         key = (training.record["dataset"], asked["task"], metric)
                         found.setdefault(key, []).append(_of_run(training, judged, metric))
     return {key: (max(these, key=lambda result: result.value), len(these)) for key, these in found.items() if these}

@@ -1,13 +1,14 @@
 """The page's tables, in HTML."""
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.datasets import PAPER_COUNTS
 from ncl_tf.data.describe import counts
 from ncl_tf.data.splits import SPLITS
+from ncl_tf.evaluation.question import share_of_labels
 from ncl_tf.paper.compare import HEADS, METRICS, Cell, Comparison
 from ncl_tf.paper.plan import evaluation
 from ncl_tf.paper.results import cut_short
@@ -39,20 +40,22 @@ def number(value: float) -> str:
     return f"{value:.1f}".replace("-", "−")
 
 
-def comparison(content: Comparison, link: Callable[[str], str]) -> str:
+def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
     """A table of the paper, ours above the paper's in each cell.
 
     Args:
         content: the table.
-        link: group of trainings -> address of its provenance on the page.
+        anchors: group of trainings -> its provenance on the page; copied results have none.
     """
     columns = content.table.columns
     blocks: dict[str, list[str]] = {}
     for row in content.rows:
         group = evaluation(content.table, row, columns[0], SEEDS[0], 0).training.name.rsplit("-seed", 1)[0]
         cells = "".join(_cell(content.cells[row.name, column]) for column in columns)
-        title = f'<th scope="row"><a href="#{escape(link(group))}">{escape(row.title)}</a></th>'
-        blocks.setdefault(row.block, []).append(f"<tr>{title}<td>{content.seeds(row)}</td>{cells}</tr>")
+        title = escape(row.title)
+        title = f'<a href="#{escape(anchors[group])}">{title}</a>' if group in anchors else title
+        cells = f"<td>{content.seeds(row)}</td>{cells}"
+        blocks.setdefault(row.block, []).append(f'<tr><th scope="row">{title}</th>{cells}</tr>')
     head = header(["", "seeds", *(content.header(column) for column in columns)])
     caption = content.caption.replace("In brackets: the paper's figure", "Below: the paper's figure").replace(
         "x 100", "x\N{NO-BREAK SPACE}100"
@@ -82,7 +85,7 @@ def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> st
     rows = []
     for training, result in judged:
         title = f'<th scope="row"><a href="#{escape(link(training.name))}">{escape(training.name)}</a></th>'
-        words = (question(result["question"]), training.record["budget"])
+        words = (question(result), training.record["budget"])
         cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{training.record['seed']}</td>"
         rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
     stopped = any(cut_short(result) for _, result in judged)
@@ -103,12 +106,13 @@ def _interval(result: dict[str, Any], metric: str) -> str:
     return f"<td>{text}</td>"
 
 
-def question(asked: dict[str, Any]) -> str:
+def question(result: dict[str, Any]) -> str:
     """What bin/evaluate was asked, in words."""
+    asked, labels = result["question"], share_of_labels(result)
     parts = [asked["task"].replace("_", " "), f"{HEADS[asked['head']]} head"]
     parts += [f"on {asked['features'].replace('_', ' ')}"] * (asked["features"] != "representation")
     parts += ["fine-tuned"] * asked["fine_tune"]
-    parts += [f"{asked['labels']:.0%} of labels"] * (asked["labels"] != 1)
+    parts += [f"{labels:.0%} of labels"] * (labels != 1)
     return ", ".join([*parts, f"{asked['split']} split"])
 
 

@@ -17,10 +17,9 @@ from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.serving.card import describe, model_card
+from ncl_tf.serving.loading import VERSION
 from ncl_tf.serving.raw import RawPreprocessor
 from ncl_tf.serving.scoring import ClassifierFunctions, EncoderFunctions
-
-VERSION = "1"
 
 
 def export_encoder(

@@ -18,6 +18,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.serving.rows import RawRows, floats
 
 MAJOR = 1  # of the format version, which `ncl_tf.serving.card` writes
+VERSION = "1"  # the folder that model.json tells of; TensorFlow Serving wants a number as its name
 
 
 def read_card(folder: pathlib.Path) -> dict[str, Any]:
@@ -50,11 +51,12 @@ class Model:
         self.card = read_card(self.folder)
         saved = self.card["preprocessor"]
         self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
-        versions = [path for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir()]
         try:
-            self._functions = tf.saved_model.load(max(versions, key=lambda path: int(path.name)))
+            self._functions = tf.saved_model.load(self.folder / VERSION)
         except (OSError, ValueError) as error:
-            raise InputError(f"{self.folder}: no whole SavedModel in a folder named by a number") from error
+            raise InputError(
+                f"{self.folder / VERSION}: no whole SavedModel, which model.json beside it tells of"
+            ) from error
 
     def __repr__(self) -> str:
         task = f", {self.card['task']['name']}" if self.card["task"] else ""

@@ -1,10 +1,11 @@
-"""Measurements: turns, times and memory of real processes."""
+"""Measurements: turns, times and memory of real processes, and all work that is measured."""
 
 import pathlib
+from collections.abc import Callable
 
 import pytest
 
-from ncl_tf.benchmarks import measure
+from ncl_tf.benchmarks import measure, models
 
 
 def test_works_take_turns_in_processes_of_their_own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +26,30 @@ def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pathlib.Path(__file__).parent)
     with pytest.raises(RuntimeError, match=r"work.broken\(\) ended with exit code 3"):
         measure.in_own_processes("work.broken", {"": ()}, repeats=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", models.FORMS)
+def test_all_work_on_models_can_be_done(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "BATCH", 8)
+    for name in models.NEIGHBORHOODS:
+        models.value_and_gradient(name, 64, form)()
+    for work in (models.forward(form), models.backward(form), models.embedding(16, form)):
+        work()
+    models.training_step("n_w, w = 12", 8, 64, form)()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["data", "evaluate", "serve"])
+def test_benchmarks_with_data_run_on_a_simulated_ward(name: str, tmp_path: pathlib.Path, run: Callable) -> None:
+    done = run("bin/benchmark", name, f"--output={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / f"benchmark_{name}.json").exists()
+
+
+def test_sources_that_are_not_there_are_told(tmp_path: pathlib.Path, run: Callable) -> None:
+    done = run("bin/benchmark", "data", f"--source={tmp_path / 'typo.zip'}", f"--output={tmp_path}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("typo.zip") == 2
+    assert list(tmp_path.iterdir()) == []

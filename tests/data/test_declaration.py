@@ -87,7 +87,7 @@ def test_bad_datasets():
 
 def test_classes_of_labels():
     """Each bin includes its lower edge; unlabelled hours are class -1."""
-    stay = MIMIC3_BENCHMARK.task("length_of_stay")
+    (stay,) = (task for task in MIMIC3_BENCHMARK.tasks if task.name == "length_of_stay")
     assert stay.classes == 10
     hours = np.array([0, 23.99, 24, 47, 191.9, 192, 335, 336, 5000, NAN])
     assert stay.classify(hours).tolist() == [0, 0, 1, 1, 7, 8, 8, 9, 9, -1]

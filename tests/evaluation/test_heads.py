@@ -112,3 +112,11 @@ def test_early_stopping_keeps_the_best_epoch():
     assert fitted.best_epoch == 1 + int(np.argmin(losses))
     assert len(losses) == fitted.best_epoch + 3
     assert mean_loss(predictor(head, validation)(), validation.classes, weights) == pytest.approx(min(losses), rel=1e-5)
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_with_an_error():
+    samples = Samples.from_array(np.full((8, 3), np.nan, np.float32), np.array([0, 1] * 4, np.int32))
+    with pytest.raises(
+        InputError, match=r"epoch 1: loss nan, validation loss nan; the learning rate, 0.1, may be too high"
+    ):
+        fit(built("linear", 2, 3), samples, samples, np.ones(2, np.float32), 0.1, seed=1, batch_size=4)

@@ -48,6 +48,16 @@ def test_bad_fractions(cohort, fraction):
         limited_stays(cohort["train"], 0, fraction, seed=1)
 
 
+def test_a_bad_seed_of_labels(cohort):
+    with pytest.raises(InputError, match="the label seed is -1; allowed: 0 and above"):
+        limited_stays(cohort["train"], 0, 0.5, seed=-1)
+
+
+def test_of_bins_a_fraction_of_all_stays_is_taken(mimic_ward_cohort):
+    split = Cohort(mimic_ward_cohort)["train"]
+    assert len(limited_stays(split, 1, 0.25, seed=1, binary=False)) == round(0.25 * len(split.patient_windows))
+
+
 def test_labelled_rows_of_some_stays(mimic_ward_cohort):
     split = Cohort(mimic_ward_cohort)["train"]
     rows = labelled_rows(split, 0, np.array([1, 3]))

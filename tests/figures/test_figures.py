@@ -21,7 +21,7 @@ from ncl_tf.evaluation.evaluate import Question, evaluate
 from ncl_tf.figures import NAMES, Figure, make
 from ncl_tf.figures.evaluations import RECALLS, precisions
 from ncl_tf.figures.representations import stay_distances
-from ncl_tf.figures.sources import evenly
+from ncl_tf.figures.sources import Sources, evenly
 from ncl_tf.paper import plan as plans
 from ncl_tf.paper import results, tables
 from ncl_tf.paper.executors import Job
@@ -206,24 +206,49 @@ def test_training_curves_are_the_reports(made: dict[str, Figure], reproduced: pa
             ]
 
 
-def test_precision_at_a_recall_by_hand(made: dict[str, Figure]) -> None:
-    random = np.random.default_rng(0)
-    labels = random.random(300) < 0.2
-    probabilities = np.round(0.3 * labels + random.random(300), 2)  # with ties
+def precisions_by_hand(probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     thresholds = np.unique(probabilities)[::-1]
     calls = [probabilities >= threshold for threshold in thresholds]
-    expected = [
+    return [
         next(labels[called].mean() for called in calls if labels[called].sum() / labels.sum() >= recall - 1e-12)
         for recall in RECALLS
     ]
-    np.testing.assert_allclose(precisions(probabilities, labels), expected)
-    assert made["precision_recall"].data.groupby("run").size().max() <= 200
 
 
-def test_reliability_shares_are_those_of_the_hours(made: dict[str, Figure]) -> None:
-    for _, line in made["reliability"].data.groupby("run"):
+def test_precision_at_a_recall_by_hand() -> None:
+    random = np.random.default_rng(0)
+    labels = random.random(300) < 0.2
+    probabilities = np.round(0.3 * labels + random.random(300), 2)  # with ties
+    np.testing.assert_allclose(precisions(probabilities, labels), precisions_by_hand(probabilities, labels))
+
+
+def test_precision_and_reliability_are_those_of_the_predictions(
+    made: dict[str, Figure], reproduced: pathlib.Path
+) -> None:
+    evaluations = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111" / "evaluations"
+    hours = pd.read_parquet(evaluations / "sepsis-mlp-val.parquet").dropna()
+    risk, label = hours["probability_1"].to_numpy(), hours["label"].to_numpy()
+    curves, bins = (made[name].data for name in ("precision_recall", "reliability"))
+    for name in ("ncl_w-alpha_0.0-window_12, mlp", "ncl_w-alpha_1.0-window_12, mlp"):  # one is a copy of the other
+        curve, line = curves[curves["run"] == name], bins[bins["run"] == name]
+        np.testing.assert_allclose(curve["recall"], RECALLS)
+        np.testing.assert_allclose(curve["precision"], precisions_by_hand(risk, label))
         assert line["share"].sum() == pytest.approx(1)
-        assert ((line["predicted"] > line["low"] - 1e-9) & (line["predicted"] <= line["high"] + 1e-9)).all()
+        for low, high, predicted, observed, share in line[["low", "high", "predicted", "observed", "share"]].to_numpy():
+            within = (risk > low) & (risk <= high)
+            expected = (risk[within].mean(), label[within].mean(), within.mean())
+            assert (predicted, observed, share) == pytest.approx(expected, rel=1e-5)
+
+
+def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    made = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
+    places = ["laptop/runs/ncl_w-seed1111", "laptop/runs/ncl_w-seed2222", "paper/runs/ncl_w-seed3333", "paper/runs/cl"]
+    folders = [shutil.copytree(made, tmp_path / place) for place in places]
+    labels = [run.label for run in Sources(folders).runs]
+    assert labels == ["laptop/runs/ncl_w", "laptop/runs/ncl_w", "paper/runs/ncl_w", "cl"]
+    (folders[1] / "run.json").write_text("{")
+    with pytest.raises(InputError, match="ncl_w-seed2222/run.json: cannot be read as JSON"):
+        Sources(folders)
 
 
 def test_bins_are_counted_by_hand(made: dict[str, Figure], mimic_ward_cohort: pathlib.Path) -> None:
@@ -257,13 +282,20 @@ def test_distances_by_hand() -> None:
         assert found[key] == pytest.approx(np.mean(values), rel=1e-5)
 
 
-def test_tsne_compares_the_alphas_and_keeps_stays_anonymous(made: dict[str, Figure]) -> None:
+def test_tsne_compares_the_alphas_and_keeps_stays_anonymous(made: dict[str, Figure], ward_cohort: pathlib.Path) -> None:
     data = made["tsne"].data
     assert list(data.columns) == ["run", "seed", "stay", "class", "x", "y"]
     assert list(dict.fromkeys(data["run"])) == ["α = 0", "α = 1"]
     numbers = sorted(set(data["stay"]))
     assert numbers == list(range(1, len(numbers) + 1))
     assert [ax.get_title() for ax in made["tsne"].canvas.axes[:2]] == ["α = 0", "α = 1"]
+    with h5py.File(ward_cohort) as file:
+        labels, windows = file["labels/val"][:, 0], file["patient_windows/val"][:]
+    last_hours = [labels[max(first, last - 71) : last + 1] for first, last, _ in windows]
+    known = {(len(hours), np.nansum(hours)) for hours in last_hours}
+    shown = data[data["run"] == "α = 0"].groupby("stay")["class"].agg(lambda one: (len(one), sum(one == 1)))
+    assert set(shown) <= known
+    assert data["class"].max() == 1
 
 
 def test_all_leaves_out_what_cannot_be_drawn(

@@ -99,6 +99,16 @@ def test_markdown(comparison: Comparison) -> None:
     assert "†" not in Comparison(tables.load("physionet2019"), results()).markdown()
 
 
+def test_seeds_are_counted_by_cell() -> None:
+    comparison = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09, 0.1]}}))
+    assert "\n| CL | 1 to 2 |" in comparison.markdown()
+    assert "budget 'laptop', 1 to 2 seeds" in comparison.caption
+    assert {(cell["head"], cell["seeds"]) for cell in json.loads(comparison.json())["cells"]} == {
+        ("linear", 1),
+        ("mlp", 2),
+    }
+
+
 def test_a_table_that_the_paper_has_not_says_so() -> None:
     rows = [row | {"labels": 0.1, "label_seed": seed} for row in results({"cl": {"mlp": [0.08]}}) for seed in range(4)]
     caption = Comparison(tables.load("limited_labels_physionet2019"), rows).caption

@@ -140,6 +140,10 @@ def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RAY_ADDRESS", address)  # what auto means then
         with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there"):
             executors.Ray("auto")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there \\(timed out\\)"):
+            executors.Ray(address)
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
         threading.Thread(target=web.handle_request, daemon=True).start()
         with pytest.raises(InputError, match="what answers there is not Ray"):

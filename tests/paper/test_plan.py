@@ -130,6 +130,9 @@ def test_parameters_for_all_or_for_one_method(cohorts: dict[str, str], tmp_path:
     assert "--gin_param=jit_compile = False" in cl
     assert not any("rate" in argument for argument in cl)
     assert {"--gin_param=jit_compile = False", "--gin_param=rate = 1e-4"} <= set(end_to_end)
+    jobs = make("physionet2019", cohorts, tmp_path, ["cl"], ["mlp"], budget="paper", **options).jobs()
+    assert jobs[0].arguments[1] == "--gin_file=gin/authors_code.gin"  # whose number of steps is not the paper's
+    assert not any("budgets" in argument for argument in jobs[0].arguments)
     for params, message in [
         (["ncl: alpha = 1"], "no method 'ncl'; a --gin_param may begin with seq2seq_ae"),
         (["seed = 7"], r"--gin_param='seed = 7': seed differs between jobs or folders; use --seeds"),
@@ -251,8 +254,8 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
         "intervals": {"utility": [0.2, 0.4]},
         "curve": [1, 2, 3],
         "config": config | {"cohort": "'/home/someone/ward.h5'", "max_epochs": "3"},
-        "protocol": {"patience": 20, "max_epochs": 1000},
-        "best_epoch": 7,
+        "protocol": {"rates": {"linear": 1e-4, "mlp": 5e-5}, "balanced": True, "patience": 2, "max_epochs": 3},
+        "best_epoch": 1,
         "stopped_by_budget": True,
         "wall_seconds": 2.0,
     }
@@ -268,7 +271,10 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     assert (row["window"], row["alpha"], row["seed"], row["method"]) == (8, 0.3, 1111, "ncl_w")
     assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
     assert row["stopped_by_budget"]
-    assert row["changed"] == {"max_epochs": "3"}
+    assert row["changed"] == {"max_epochs": "3", "protocol.patience": "2"}  # of the training, and of bin/evaluate
+    path.write_text(json.dumps({**content, "best_epoch": 5}))  # copied over it
+    results.collect(plan)
+    assert json.loads(path.read_text()) == content
     other = path.parent.with_name("ncl_w-alpha_0.3-window_8-seed2222") / path.name
     other.parent.mkdir()
     other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
@@ -301,7 +307,7 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
     files = ("gin/paper/physionet2019/cl.gin", "gin/budgets/smoke.gin")
     known = {"run": run, "config": settings.configured(files, ("seed = 1111",)), "wall_seconds": 30.0}
     known |= {"metrics": {}, "intervals": {}, "stopped_by_budget": False}
-    known |= {"protocol": {"patience": 20, "max_epochs": 1000}, "best_epoch": 7}
+    known |= {"protocol": {"patience": 20, "max_epochs": 1}, "best_epoch": 1}
     (kept / "sepsis-linear.json").write_text(json.dumps(known))
     assert [job.name for job in plan.jobs() if job.done()] == ["cl-seed1111-sepsis-linear"]  # the MLP needs the run
     (kept / "sepsis-mlp.json").write_text(json.dumps(known | {"wall_seconds": 10.0}))

@@ -15,7 +15,6 @@ def test_commands_tell_what_was_changed_of_the_protocol():
         "max_epochs": 7,
         "max_minutes": None,
     }
-    result = {"question": question | {"label_seed": 0, "split": "test"}, "protocol": protocol}
     config = {
         "max_epochs": "9",
         "protocol.linear_rate": "0.0001",
@@ -23,6 +22,8 @@ def test_commands_tell_what_was_changed_of_the_protocol():
         "protocol.balanced": "True",
         "protocol.max_epochs": "%max_epochs",
     }
+    question |= {"label_seed": 0, "split": "test"}
+    result = {"question": question, "protocol": protocol, "config": config}
     training = Training(pathlib.Path("run"), "run", {}, config, (result,))
     _, judged = provenance._commands(training)
     assert judged == (

@@ -76,9 +76,9 @@ def test_what_is_no_folder_of_ours(plan, tmp_path):
 
 
 def test_folders_are_read_once_and_told_apart(ward_cohort, tmp_path):
-    folders = [write_run(tmp_path / parent / "run", ward_cohort) for parent in ("a", "b")]
-    found = sources.read([*folders, tmp_path / "a/../a/run"])
-    assert [source.name for source in found] == ["a/run", "b/run"]
+    folders = [write_run(tmp_path / parent / "runs" / "run", ward_cohort) for parent in ("a", "b")]
+    found = sources.read([*folders, tmp_path / "a/../a/runs/run"])
+    assert [source.name for source in found] == ["a/runs/run", "b/runs/run"]
     assert len({provenance.anchor(source, "run") for source in found}) == 2
     assert len(sources.trainings([*found, *found])) == 2
 

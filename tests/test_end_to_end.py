@@ -214,7 +214,11 @@ def test_time_counts_from_the_beginning_of_a_run(
         ("rate", 0, "rate is 0; allowed: above 0"),
         ("rate", "1e-5", "end_to_end.rate is '1e-5'; allowed: float"),
         ("protocol.patience", 0, "patience is 0; allowed: 1 or more"),
-        ("protocol.batch_size", 10**6, "protocol.batch_size is 1000000; allowed: 1 to "),
+        (
+            "protocol.batch_size",
+            10**6,
+            "batches are of 1000000 samples, protocol.batch_size times the fraction of labels; allowed: 1 to ",
+        ),
         ("max_minutes", 0, "max_minutes is 0; allowed: above 0, or None for no cap"),
         ("max_minutes", "long", "train.max_minutes is 'long'; allowed: float | None"),
     ],

@@ -234,6 +234,8 @@ FRAGMENTS = {  # what a file that is only a part of a configuration needs before
     "methods/n_w.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "window": 3}),
     "methods/n_y.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis"}),
     "methods/n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "window": 3}),
+    "methods/ncl_y.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
+    "methods/scl.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/ncl_wy.gin": (["datasets/physionet2019.gin"], {"task": "sepsis", "window": 3}),
     "methods/end_to_end.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/": (["datasets/physionet2019.gin"], {}),

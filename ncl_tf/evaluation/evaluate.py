@@ -17,7 +17,7 @@ from ncl_tf import config, factories, files, training  # noqa: F401 - a run's co
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.declaration import Task
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.heads import Fitted
+from ncl_tf.evaluation.heads import Fitted, Progress, no_progress
 from ncl_tf.evaluation.protocol import Judge, Judged
 from ncl_tf.evaluation.question import Question
 from ncl_tf.methods.supervised import Classifier
@@ -34,7 +34,7 @@ def evaluate(
     overwrite: bool = False,
     psv: pathlib.Path | None = None,
     report: Callable[[int, float, float], None] = lambda *_: None,
-    progress: Callable = lambda batches: batches,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Answers a question about the run in `folder`, writes `evaluations/<name>.*` there and returns the JSON's content.
 
@@ -46,7 +46,7 @@ def evaluate(
         overwrite: make an evaluation of that name anew.
         psv: a new or empty folder for the predictions in the challenge's form.
         report: called after each epoch with its number and both losses.
-        progress: wraps the batches while they are embedded.
+        progress: of embedding, of each epoch and of predictions.
     """
     began = time.monotonic()
     run, data, model = load_run(folder, cohort, gin_params)
@@ -56,11 +56,11 @@ def evaluate(
         raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
     protocol = factories.protocol()
     seed = run.record["seed"]
-    judge = Judge(data, question.task, protocol, seed, question.labels, question.label_seed, report)
+    judge = Judge(data, question.task, protocol, seed, question.labels, question.label_seed, report, progress)
     judge.labelled(question.split)  # refuses what could not be scored, before the work
     if psv:
         check_psv(psv, judge.task, data[question.split].stay_names)
-    judged = answer(judge, question, run, model, progress)
+    judged = answer(judge, question, run, model)
     scores, predictions = judge.score(judged, question.split)
     result = {
         "name": question.name,
@@ -146,7 +146,7 @@ def completed(question: Question, run: Run, data: Cohort, model: keras.Model, gi
     return own
 
 
-def answer(judge: Judge, question: Question, run: Run, model: keras.Model, progress: Callable) -> Judged:
+def answer(judge: Judge, question: Question, run: Run, model: keras.Model) -> Judged:
     """The classifier that the question asks for."""
     if isinstance(model, Classifier):
         curve = [{name: line[name] for name in ("loss", "val_loss")} for line in run.reports()]
@@ -155,7 +155,7 @@ def answer(judge: Judge, question: Question, run: Run, model: keras.Model, progr
         return judge.raw(question.features, question.head)
     if question.fine_tune:
         return judge.fine_tuned(model.encoder, question.head)
-    return judge.frozen(model.encoder, question.head, progress)
+    return judge.frozen(model.encoder, question.head)
 
 
 def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import keras
 import numpy as np
@@ -14,6 +14,14 @@ from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.question import HEADS
 from ncl_tf.plans import Clock
+
+BATCHES_AT_ONCE = 32  # of an epoch, before progress is told
+Progress = Callable[[range, str], Iterable[int]]  # wraps the parts of long work, of which it is told what it is
+
+
+def no_progress(parts: range, _: str) -> range:
+    """Nobody watches."""
+    return parts
 
 
 def make_head(kind: str, classes: int, size: int = 64) -> keras.Sequential:
@@ -74,7 +82,7 @@ class Samples:
 
 
 def embedder(
-    encoder: Encoder, batch_size: int = 4096, progress: Callable = lambda batches: batches
+    encoder: Encoder, batch_size: int = 4096, progress: Progress = no_progress
 ) -> Callable[[Windows], np.ndarray]:
     """A function that gives the representations of all hours of a split, [hours, size] float32, in inference mode.
 
@@ -86,20 +94,24 @@ def embedder(
         return encoder.stays(rows, hour, history)[history - 1 :]
 
     def embed(windows: Windows) -> np.ndarray:
-        starts = progress(range(0, windows.hours, batch_size))
+        starts = progress(range(0, windows.hours, batch_size), "embedding")
         stretches = (windows.stretch(tf.constant(start), batch_size) for start in starts)
         return np.concatenate([represent(*stretch, windows.history) for stretch in stretches])[: windows.hours]
 
     return embed
 
 
-def predictor(classifier: keras.Model, samples: Samples, batch_size: int = 4096) -> Callable[[], np.ndarray]:
+def predictor(
+    classifier: keras.Model, samples: Samples, batch_size: int = 4096, progress: Progress = no_progress
+) -> Callable[[], np.ndarray]:
     """A function that gives the class probabilities of the samples, [H, K] float32, with the weights of the moment."""
     call = tf.function(lambda rows: classifier(samples.inputs(rows)), reduce_retracing=True)
-    batches = [
-        tf.constant(samples.rows[start : start + batch_size]) for start in range(0, len(samples.rows), batch_size)
-    ]
-    return lambda: np.concatenate([call(rows).numpy() for rows in batches])
+
+    def predict() -> np.ndarray:
+        starts = progress(range(0, len(samples.rows), batch_size), "prediction")
+        return np.concatenate([call(tf.constant(samples.rows[start : start + batch_size])).numpy() for start in starts])
+
+    return predict
 
 
 @dataclasses.dataclass
@@ -129,6 +141,7 @@ def fit(
     max_epochs: int = 1000,
     max_minutes: float | None = None,
     report: Callable[[int, float, float], None] = lambda epoch, loss, val_loss: None,
+    progress: Progress = no_progress,
 ) -> Fitted:
     """Trains with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch's weights.
 
@@ -143,12 +156,13 @@ def fit(
         max_epochs: at the most.
         max_minutes: wall time after which an epoch is cut short and validated as the last one; None: no cap.
         report: called after each epoch.
+        progress: of each epoch.
     """
     clock = Clock(0.0, max_minutes)
     optimizer = keras.optimizers.Adam(learning_rate)
     optimizer.build(classifier.trainable_variables)
-    run_epoch = epoch_function(classifier, optimizer, training, weights, batch_size)
-    predict_validation = predictor(classifier, validation)
+    run_epoch = epoch_function(classifier, optimizer, training, weights, batch_size, progress)
+    predict_validation = predictor(classifier, validation, progress=progress)
     best_loss, best_epoch, best_weights, curve = math.inf, 0, classifier.get_weights(), []
     stopped_by_budget = False
     for epoch in range(1, max_epochs + 1):
@@ -177,7 +191,12 @@ def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarra
 
 
 def epoch_function(
-    classifier: keras.Model, optimizer: keras.Optimizer, training: Samples, weights: np.ndarray, batch_size: int
+    classifier: keras.Model,
+    optimizer: keras.Optimizer,
+    training: Samples,
+    weights: np.ndarray,
+    batch_size: int,
+    progress: Progress = no_progress,
 ) -> Callable[..., float]:
     """A function of epoch, seed and time that takes one step per batch, in the epoch's own order, and returns the mean loss.
 
@@ -201,10 +220,12 @@ def epoch_function(
         return update(training.inputs(tf.gather(rows, chosen)), tf.gather(classes, chosen))
 
     @tf.function
-    def full_batches(batches: tf.Tensor, deadline: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Sum of the losses, and the number of batches before the deadline: at least one."""
-        total, done = tf.constant(0.0), tf.constant(0)
-        while done < full and (done == 0 or tf.timestamp() < deadline):
+    def full_batches(
+        batches: tf.Tensor, first: tf.Tensor, end: tf.Tensor, deadline: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Batches `first` to `end`, as far as the deadline lets, but at least the very first: sum of losses, number done."""
+        total, done = tf.constant(0.0), first
+        while done < end and (done == 0 or tf.timestamp() < deadline):
             total += step(tf.gather(batches, done))
             done += 1
         return total, done
@@ -213,9 +234,13 @@ def epoch_function(
         deadline = time.time() + seconds
         order = shuffled(tf.range(hours, dtype=tf.int64), tf.constant(epoch, tf.int64), hours, seed)
         total, done = 0.0, 0
-        if full:
-            batches = tf.reshape(order[: full * batch_size], [full, batch_size])
-            total, done = map(float, full_batches(batches, tf.constant(deadline, tf.float64)))
+        batches = tf.reshape(order[: full * batch_size], [full, batch_size])
+        for first in progress(range(0, full, BATCHES_AT_ONCE), "epoch"):
+            end = min(first + BATCHES_AT_ONCE, full)
+            loss, done = full_batches(batches, *map(tf.constant, (first, end)), tf.constant(deadline, tf.float64))
+            total, done = total + float(loss), int(done)
+            if done < end:
+                break
         if done < full:
             return total / (done * batch_size)
         if hours % batch_size:

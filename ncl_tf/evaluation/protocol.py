@@ -14,7 +14,17 @@ from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
-from ncl_tf.evaluation.heads import Fitted, Samples, class_weights, embedder, fit, make_head, predictor
+from ncl_tf.evaluation.heads import (
+    Fitted,
+    Progress,
+    Samples,
+    class_weights,
+    embedder,
+    fit,
+    make_head,
+    no_progress,
+    predictor,
+)
 from ncl_tf.methods.supervised import Classifier
 
 
@@ -143,6 +153,7 @@ class Judge:
         seed: of weights and order of samples.
         labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
         report: called after each epoch with its number and both losses.
+        progress: of embedding, of each epoch and of predictions.
     """
 
     def __init__(
@@ -154,15 +165,16 @@ class Judge:
         labels: float = 1.0,
         label_seed: int = 0,
         report: Callable[[int, float, float], None] = lambda *_: None,
+        progress: Progress = no_progress,
     ) -> None:
-        self.cohort, self.protocol, self.seed, self.report = cohort, protocol, seed, report
+        self.cohort, self.protocol, self.seed, self.report, self.progress = cohort, protocol, seed, report, progress
         self.position, self.task = cohort.task(task)
         self.training_rows, self.weights = labelled_training(cohort, task, protocol, labels, label_seed)
         self.batch_size = limited_batch(protocol, labels)
 
-    def frozen(self, encoder: Encoder, head: str, progress: Callable = lambda batches: batches) -> Judged:
+    def frozen(self, encoder: Encoder, head: str) -> Judged:
         """A head on the frozen encoder, trained on embeddings that are computed once."""
-        embed = embedder(encoder, progress=progress)
+        embed = embedder(encoder, progress=self.progress)
         embedded: dict[str, np.ndarray] = {}
 
         def features(split: str) -> np.ndarray:
@@ -250,7 +262,11 @@ class Judge:
         return predictor(head, Samples.from_array(features, np.zeros(len(features), np.int32), everything))()
 
     def _predict_windows(self, classifier: keras.Model) -> Callable[[str], np.ndarray]:
-        return lambda split: predictor(classifier, self._windows(split, np.arange(len(self.cohort[split].data))))()
+        def predict(split: str) -> np.ndarray:
+            everything = self._windows(split, np.arange(len(self.cohort[split].data)))
+            return predictor(classifier, everything, progress=self.progress)()
+
+        return predict
 
     def _fit_head(self, kind: str, features: Callable[[str], np.ndarray], size: int) -> tuple[keras.Model, Fitted]:
         head = self._new_head(kind, size)
@@ -287,6 +303,7 @@ class Judge:
             self.protocol.max_epochs,
             max_minutes,
             self.report,
+            self.progress,
         )
 
 

@@ -33,6 +33,8 @@ def training_curves(sources: Sources) -> Figure:
             line_with_band(ax, line["step"], line, label=label if split == "training" else None, **looks)
         ax.set_xlabel("training step")
         ax.set_ylabel(TERMS[term])
+    for split, (_, style) in SPLITS.items():
+        axes[0].plot([], [], color="#555555", linestyle=style, label=split)
     legend_below(canvas, axes)
     return Figure(
         "training_curves",

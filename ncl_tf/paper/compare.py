@@ -113,8 +113,8 @@ class Comparison:
         runs = self.table.seeds * self.table.label_seeds
         theirs = f"the paper: its own budget, {runs} runs" if self.table.label else "not in the paper"
         blocks = list(dict.fromkeys(row.block for row in self.rows))
-        among = ", of either head," if len(self.table.heads) > 1 else ""
-        among += f" of its block: {', '.join(blocks)}" if len(blocks) > 1 else ""
+        among = ", of either head" * (len(self.table.heads) > 1)
+        among += f", of its block: {', '.join(blocks)}" * (len(blocks) > 1)
         text = (
             f"{self.table.title}{label}, on {split}: budget {self.results[0]['budget']!r}, {seeds}{labels} ({theirs}). "
             f"x 100, mean ± std over runs. Bold: within one std of the best{among}."

@@ -91,8 +91,12 @@ def show(jobs: list[Job], slots: int) -> None:
     """Prints every job with its state, and the time left."""
     for job in jobs:
         print(f"{state(job):>20}  {job.command}")
-    done = sum(job.done() for job in jobs)
-    print(f"{len(jobs)} jobs, {done} done; {time_left(jobs, slots)}")
+    print(summary(jobs, slots))
+
+
+def summary(jobs: list[Job], slots: int) -> str:
+    """'3 jobs, 1 done; time left: about 2 min'."""
+    return f"{len(jobs)} jobs, {sum(job.done() for job in jobs)} done; {time_left(jobs, slots)}"
 
 
 def time_left(jobs: list[Job], slots: int) -> str:
@@ -107,12 +111,13 @@ def time_left(jobs: list[Job], slots: int) -> str:
 
 
 class Bar:
-    """In a terminal, a bar with what is under way and the time left; everywhere, a line for each job that ends."""
+    """In a terminal, a bar with what is under way and the time left; everywhere, a line at the start and when a job ends."""
 
     def __init__(self, jobs: list[Job], slots: int) -> None:
         self.jobs, self.slots = jobs, slots
         self.told = {job.name for job in jobs if job.done()}
         self.left, self.estimated = "", -math.inf
+        print(summary(jobs, slots), file=sys.stderr)
         self.bar = tqdm(total=len(jobs), initial=len(self.told), unit=" jobs", file=sys.stderr, disable=None)
 
     def update(self, outcomes: dict[str, str], running: list[Job]) -> None:

@@ -99,6 +99,11 @@ def test_markdown(comparison: Comparison) -> None:
     assert "†" not in Comparison(tables.load("physionet2019"), results()).markdown()
 
 
+def test_a_table_of_one_block_does_not_name_it() -> None:
+    caption = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09]}})).caption
+    assert "Bold: within one std of the best, of either head. In brackets" in caption
+
+
 def test_seeds_are_counted_by_cell() -> None:
     comparison = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09, 0.1]}}))
     assert "\n| CL | 1 to 2 |" in comparison.markdown()

@@ -38,8 +38,9 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
         used |= _macros()[1]
     _bind(gin_params)
     _check_macros(used)
+    bound = bindings(gin.config_str())
     for name in ("cohort", "seed", "budget"):
-        if (value := bindings(gin.config_str()).get(f"train.{name}", f"%{name}")) != f"%{name}":
+        if (value := bound.get(f"train.{name}", f"%{name}")) != f"%{name}":
             raise InputError(f"train.{name} = {value}: other parts need it, too; set {name} = {value} instead")
 
 

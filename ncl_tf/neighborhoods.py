@@ -111,11 +111,6 @@ class _Combination:
         return [tf.cast(neighborhood(anchors, keys), tf.float32) for neighborhood in self.neighborhoods]
 
 
-def compares_labels(neighborhood: Neighborhood) -> bool:
-    """Whether it is n_Y, or has it as a part."""
-    return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))
-
-
 class Intersection(_Combination):
     """Member of all: the product of the memberships."""
 
@@ -128,3 +123,8 @@ class Union(_Combination):
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         return reduce(tf.maximum, self._memberships(anchors, keys))
+
+
+def compares_labels(neighborhood: Neighborhood) -> bool:
+    """Whether it is n_Y, or has it as a part."""
+    return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))

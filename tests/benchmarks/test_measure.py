@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from ncl_tf.benchmarks import measure, models
@@ -32,11 +33,10 @@ def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("form", models.FORMS)
 def test_all_work_on_models_can_be_done(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "BATCH", 8)
-    for name in models.NEIGHBORHOODS:
-        models.value_and_gradient(name, 64, form)()
-    for work in (models.forward(form), models.backward(form), models.embedding(16, form)):
-        work()
-    models.training_step("n_w, w = 12", 8, 64, form)()
+    works = [models.value_and_gradient(name, 64, form) for name in models.NEIGHBORHOODS]
+    works += [models.forward(form), models.backward(form), models.embedding(16, form)]
+    for work in [*works, models.training_step("n_w, w = 12", 8, 64, form)]:
+        assert np.isfinite(work()).all()
 
 
 @pytest.mark.slow

@@ -80,9 +80,11 @@ def _data(cohorts: dict[str, Cohort | None]) -> str:
 
 def _results(read: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str:
     parts = []
-    if any(cohort and cohort.simulated for cohort in cohorts.values()):
+    simulated = {checksum for checksum, cohort in cohorts.items() if cohort and cohort.simulated}
+    if wards := [source for source in read if source.trainings[0].record["cohort_checksum"] in simulated]:
+        which = "These" if len(wards) == len(read) else f"Those of {escape(', '.join(ward.name for ward in wards))}"
         parts.append(
-            '<p class="note">These are results on a <strong>simulated ward</strong>. They show that everything works, and '
+            f'<p class="note">{which} are results on a <strong>simulated ward</strong>. They show that everything works, and '
             "how methods compare there; beside the paper's figures, which are of real patients, they say nothing.</p>"
         )
     for source in read:
@@ -124,7 +126,7 @@ def _patient(monitors: Sequence[dict[str, Any]]) -> str:
             f'<option value="{position}-{number}">{escape(_title(number, stay, monitor["task"]))}</option>'
             for number, stay in enumerate(monitor["stays"])
         )
-        label = f"{monitor['task']}, {monitor['dataset']}"
+        label = f"{monitor['task']}, {monitor['dataset']}: {monitor['model']}"
         groups.append(f'<optgroup label="{escape(label)}">{options}</optgroup>')
     return string.Template((HERE / "patient.html").read_text(encoding="utf-8")).substitute(options="".join(groups))
 

@@ -45,10 +45,10 @@ VITALS = {
 
 
 def monitors(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """For each dataset and binary task that a classifier was exported for: the stays with their values, risks and labels."""
+    """For each cohort and binary task that a classifier was exported for: the stays with their values, risks and labels."""
     best: dict[tuple[str, str], tuple[Training, dict[str, Any], pathlib.Path]] = {}
     for training, judged, folder in _classifiers(sources):
-        key = (training.record["dataset"], judged["question"]["task"])
+        key = (training.record["cohort_checksum"], judged["question"]["task"])
         if key not in best or _rank(judged) > _rank(best[key][1]):
             best[key] = training, judged, folder
     return [_monitor(*chosen) for chosen in best.values()]

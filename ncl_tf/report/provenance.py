@@ -35,12 +35,13 @@ def section(sources: Sequence[Source]) -> str:
 
 
 def _reproduce(plan: dict[str, Any]) -> str:
-    """The commands that made a folder of bin/reproduce."""
+    """The commands that made a folder of bin/reproduce; of files outside the project, the names alone."""
     commands = []
     for name, what in plan["tables"].items():
         flags = {"table": name, "cohort": "COHORT.h5", "budget": plan["budget"]}
         flags |= {kind: ",".join(map(str, what[kind])) for kind in ("seeds", "methods", "heads")}
-        more = [f"--gin_file={pathlib.Path(file).name}" for file in plan["gin_files"]]
+        files = (path.name if path.is_absolute() else path for path in map(pathlib.Path, plan["gin_files"]))
+        more = [f"--gin_file={file}" for file in files]
         more += [f"--gin_param={param}" for param in plan["gin_params"]]
         commands.append(shlex.join(["bin/reproduce", *(f"--{flag}={value}" for flag, value in flags.items()), *more]))
     return _code(commands)
@@ -63,7 +64,7 @@ def _group(identifier: str, group: str, trainings: Sequence[Training]) -> str:
 def _trainings(group: str, trainings: Sequence[Training]) -> str:
     rows = []
     for training in trainings:
-        record = training.record
+        record, checksum = training.record, escape(str(training.record["cohort_checksum"]))
         stopped = "yes" if record.get("stopped_by_budget") else "no"
         versions = [part["code_version"] for part in (record, *record.get("continued", []))]
         cells = [
@@ -78,7 +79,7 @@ def _trainings(group: str, trainings: Sequence[Training]) -> str:
             _row(
                 record["seed"],
                 cells,
-                f'<td><code title="{record["cohort_checksum"]}">{record["cohort_checksum"]}</code></td>',
+                f'<td><code title="{checksum}">{checksum}</code></td>',
             )
         )
     head = header(

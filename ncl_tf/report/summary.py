@@ -1,6 +1,7 @@
 """The page's first lines: what data, how many runs, which method is best; in sentences and in a few figures."""
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,8 +9,9 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.evaluation.question import share_of_labels
 from ncl_tf.paper.compare import HEADS, METRICS, Comparison
+from ncl_tf.paper.plan import evaluation
 from ncl_tf.paper.progress import duration
-from ncl_tf.paper.tables import Column
+from ncl_tf.paper.tables import SEEDS, Column
 from ncl_tf.report.sources import Source, Training
 from ncl_tf.report.sources import trainings as all_trainings
 from ncl_tf.report.tables import escape, number
@@ -37,58 +39,66 @@ def section(sources: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str
     trainings = all_trainings(sources)
     judged = sum(len(training.evaluations) for training in trainings)
     best = best_results(sources)
-    sentences = [_data(trainings, cohorts), _runs(sources, trainings, judged)]
+    names = _names(trainings, cohorts)
+    sentences = [_data(names, cohorts), _runs(sources, trainings, judged)]
     known = [cohort for cohort in cohorts.values() if cohort]
-    simulated = any(cohort.simulated for cohort in known)  # then the paper's figure is no measure
-    sentences += [_best(*key, *found, not simulated) for key, found in best.items()]
+    for (checksum, task, metric), (result, compared) in best.items():
+        simulated = cohorts[checksum] and cohorts[checksum].simulated  # then the paper's figure is no measure
+        sentences.append(_best(names[checksum], task, metric, result, compared, not simulated))
     if not judged:
         sentences.append("Nothing has been judged yet: <code>bin/evaluate --run_dir=RUN</code> does it.")
     seconds = sum(training.record["wall_seconds"] for training in trainings)
     seconds += sum(result["wall_seconds"] for training in trainings for result in training.evaluations)
     figures = [("stays", f"{sum(_stays(cohort) for cohort in known):,}")] if known else []
     figures += [("trainings", str(len(trainings))), ("evaluations", str(judged)), ("computed in", duration(seconds))]
-    for (_, task, metric), (result, _) in best.items():
-        figures.append((f"best {METRICS[metric]}, {task.replace('_', ' ')}", number(result.value)))
+    for (checksum, task, metric), (result, _) in best.items():
+        where = f", {names[checksum]}" * (len(cohorts) > 1)
+        figures.append((f"best {METRICS[metric]}, {task.replace('_', ' ')}{where}", number(result.value)))
     tiles = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in figures)
     return f'<dl class="tiles">{tiles}</dl>' + "".join(f"<p>{sentence}</p>" for sentence in sentences)
 
 
 def best_results(sources: Sequence[Source]) -> dict[tuple[str, str, str], tuple[Result, int]]:
-    """(dataset, task, metric) -> the best result on the test split, with all labels, and how many were compared.
+    """(cohort's checksum, task, metric) -> the best result on the test split, with all labels, and how many were compared.
 
-    The metric of a task is the first that it has of AUPRC and kappa. What is compared are rows of tables (means over seeds)
-    and single runs.
+    The metric of a task is the first that it has of AUPRC and kappa. What is compared are rows of tables (means over seeds),
+    once where tables share them, and single runs.
     """
-    found: dict[tuple[str, str, str], list[Result]] = {}
+    found: dict[tuple[str, str, str], dict[pathlib.Path, Result]] = {}
     for source in sources:
         for comparison in source.comparisons:
             for column in comparison.table.columns:
                 if comparison.table.split == "test" and column.labels == 1 and column.metric in ("auprc", "kappa"):
-                    dataset = source.trainings[0].record["dataset"]
-                    found.setdefault((dataset, column.task, column.metric), []).extend(_of_table(comparison, column))
+                    key = (source.trainings[0].record["cohort_checksum"], column.task, column.metric)
+                    for path, result in _of_table(comparison, column).items():
+                        found.setdefault(key, {})[source.folder / path] = result
         if source.plan is None:
             for training in source.trainings:
                 for judged in training.evaluations:
                     asked = judged["question"]
                     metric = "auprc" if "auprc" in judged["metrics"] else "kappa"
                     if asked["split"] == "test" and share_of_labels(judged) == 1:
-                        key = (training.record["dataset"], asked["task"], metric)
-                        found.setdefault(key, []).append(_of_run(training, judged, metric))
-    return {key: (max(these, key=lambda result: result.value), len(these)) for key, these in found.items() if these}
+                        key = (training.record["cohort_checksum"], asked["task"], metric)
+                        path = training.folder / judged["name"]
+                        found.setdefault(key, {})[path] = _of_run(training, judged, metric)
+    return {key: (max(these.values(), key=lambda result: result.value), len(these)) for key, these in found.items()}
 
 
-def _of_table(comparison: Comparison, column: Column) -> list[Result]:
-    results = []
+def _of_table(comparison: Comparison, column: Column) -> dict[pathlib.Path, Result]:
+    """The results of a column, by what tells those of the same evaluations."""
+    results = {}
     for row in comparison.rows:
         cell = comparison.cells[row.name, column]
         if cell.mean is not None:
-            tuned = ", fine-tuned" * comparison.table.fine_tune
+            asked = evaluation(comparison.table, row, column, SEEDS[0], 0)
+            tuned = ", fine-tuned" * asked.question.fine_tune
             seeds = len(cell.values)
             spread = (
                 f"±\N{NO-BREAK SPACE}{cell.std:.1f} over {seeds} seeds" if cell.std is not None else f"{seeds} seed"
             )
             paper = f"{cell.figure.mean}" if cell.figure else ""
-            results.append(Result(cell.mean, spread, f"{row.title} with {HEADS[column.head]} head{tuned}", paper))
+            who = f"{row.title} with {HEADS[column.head]} head{tuned}"
+            results[asked.path] = Result(cell.mean, spread, who, paper)
     return results
 
 
@@ -100,18 +110,24 @@ def _of_run(training: Training, judged: dict[str, Any], metric: str) -> Result:
     return Result(100 * judged["metrics"][metric], f"95 % interval {low} to {high}", who)
 
 
-def _data(trainings: Sequence[Training], cohorts: dict[str, Cohort | None]) -> str:
+def _names(trainings: Sequence[Training], cohorts: dict[str, Cohort | None]) -> dict[str, str]:
+    """Cohorts' checksums -> their names; a simulated ward bears that of the dataset whose form it has."""
+    datasets = {training.record["cohort_checksum"]: training.record["dataset"] for training in trainings}
+    return {
+        checksum: f"simulated {datasets[checksum]}" if cohort and cohort.simulated else datasets[checksum]
+        for checksum, cohort in cohorts.items()
+    }
+
+
+def _data(names: dict[str, str], cohorts: dict[str, Cohort | None]) -> str:
     parts = []
     for checksum, cohort in cohorts.items():
-        (dataset,) = {
-            training.record["dataset"] for training in trainings if training.record["cohort_checksum"] == checksum
-        }
         if cohort is None:
-            parts.append(f"{escape(dataset)} (its file is not at hand, so it is not counted here)")
+            parts.append(f"{escape(names[checksum])} (its file is not at hand, so it is not counted here)")
         else:
             kind = "a <strong>simulated ward</strong> in the form of " if cohort.simulated else ""
             hours = sum(len(cohort[split].data) for split in SPLITS)
-            parts.append(f"{kind}{escape(dataset)}: {_stays(cohort):,} stays, {hours:,} hours")
+            parts.append(f"{kind}{escape(cohort.name)}: {_stays(cohort):,} stays, {hours:,} hours")
     return f"Data: {'; and '.join(parts)}."
 
 

@@ -74,7 +74,7 @@ def _cell(cell: Cell) -> str:
         return f"<td>{ours}</td>"
     paper = f"<strong>{cell.figure.mean}</strong>" if cell.figure.bold else f"{cell.figure.mean}"
     paper += f" ± {cell.figure.std}" if cell.figure.std is not None else ""
-    less = "" if cell.difference is None else f", {cell.difference:+.1f}".replace("-", "−")
+    less = f", {cell.less}".replace("-", "−") if cell.less else ""
     return f'<td>{ours}<span class="below">{paper}{less}</span></td>'
 
 
@@ -85,8 +85,8 @@ def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> st
     rows = []
     for training, result in judged:
         title = f'<th scope="row"><a href="#{escape(link(training.name))}">{escape(training.name)}</a></th>'
-        words = (question(result), training.record["budget"])
-        cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{training.record['seed']}</td>"
+        words, seed = (question(result), training.record["budget"]), escape(str(training.record["seed"]))
+        cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{seed}</td>"
         rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
     stopped = any(cut_short(result) for _, result in judged)
     caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split." + (

@@ -1,5 +1,6 @@
 """What the report reads: folders that are finished, unfinished, unjudged, of the same name, or no folders of ours at all."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -13,6 +14,8 @@ from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import make_head
 from ncl_tf.methods.supervised import Classifier
+from ncl_tf.paper import tables as paper
+from ncl_tf.paper.compare import Comparison
 from ncl_tf.report import page, patient, provenance, sources, summary, tables
 from ncl_tf.runs import environment
 from ncl_tf.serving.export import export_classifier
@@ -121,8 +124,87 @@ def test_mimic_stays_are_simulated():
         assert np.isfinite(stays.values[:, names.index(vital)]).any()
 
 
-def test_names_are_escaped():
-    assert "<script>" not in tables.table("c", tables.header(["<script>"]), [], "<script>")
+JUDGED = {
+    "name": "sepsis-mlp",
+    "question": {
+        "task": "sepsis",
+        "head": "mlp",
+        "features": "representation",
+        "fine_tune": False,
+        "labels": 1,
+        "label_seed": 0,
+        "split": "test",
+    },
+    "metrics": {"auprc": 0.09},
+    "intervals": {"auprc": [0.08, 0.1]},
+    "protocol": {"patience": 20, "max_epochs": 1000},
+    "best_epoch": 3,
+    "stopped_by_budget": False,
+    "wall_seconds": 2.0,
+    "config": {},
+}
+
+
+def judged_run(folder: pathlib.Path, cohort: pathlib.Path, auprc: float = 0.09) -> pathlib.Path:
+    """A run with what bin/evaluate wrote about it."""
+    write_run(folder, cohort)
+    (folder / "evaluations").mkdir()
+    (folder / "evaluations/sepsis-mlp.json").write_text(json.dumps(JUDGED | {"metrics": {"auprc": auprc}}))
+    return folder
+
+
+def test_real_and_simulated_patients_are_not_compared(ward_cohort, tmp_path):
+    ward, real = Cohort(ward_cohort), Cohort(ward_cohort)
+    real.simulated, real.checksum = False, "f" * 64
+    simulated, better = judged_run(tmp_path / "ward", ward_cohort, 0.4), judged_run(tmp_path / "icu", ward_cohort)
+    record = json.loads((better / "run.json").read_text()) | {"cohort_checksum": real.checksum}
+    (better / "run.json").write_text(json.dumps(record))
+    found = sources.read([simulated, better])
+    told = page.build(found, {ward.checksum: ward, real.checksum: real}, [], [])
+    assert (
+        "Sepsis on simulated physionet2019, test split, by AUPRC: <strong>ward with MLP head</strong> has 40.0" in told
+    )
+    assert "Sepsis on physionet2019, test split, by AUPRC: <strong>icu with MLP head</strong> has 9.0" in told
+    assert told.count("the only one judged") == 2
+    assert "Those of ward are results on a <strong>simulated ward</strong>" in told
+
+
+def test_rows_that_tables_share_are_counted_once_and_end_to_end_is_not_fine_tuned(plan):
+    (found,) = sources.read([plan])
+    made = []
+    for name in ("physionet2019", "fine_tuning_physionet2019"):
+        row = {
+            "row": "end_to_end",
+            "seed": 1111,
+            "task": "sepsis",
+            "head": "mlp",
+            "labels": 1.0,
+            "stopped_by_budget": False,
+        }
+        row |= {
+            "metrics": {"auprc": 0.09, "auroc": 0.8, "utility": 0.3},
+            "budget": "smoke",
+            "changed": {},
+            "simulated": True,
+        }
+        made.append(Comparison(paper.load(name), [row]))
+    ((result, compared),) = summary.best_results([dataclasses.replace(found, comparisons=tuple(made))]).values()
+    assert (result.who, compared) == ("End-to-End with MLP head", 1)
+
+
+def test_what_runs_say_of_themselves_is_escaped(ward_cohort, tmp_path):
+    run, sign = judged_run(tmp_path / "a<i>b", ward_cohort), "<i>x</i>"
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(
+        json.dumps(record | dict.fromkeys(("seed", "budget", "dataset", "cohort_checksum", "code_version"), sign))
+    )
+    judged = JUDGED | {"question": JUDGED["question"] | {"task": sign}}
+    (run / "evaluations/sepsis-mlp.json").write_text(json.dumps(judged))
+    found = sources.read([run])
+    told = page.build(found, dict.fromkeys([sign]), [], [])
+    assert "<i>" not in told
+    assert "a&lt;i&gt;b" in told
+    assert told.count("&lt;i&gt;x&lt;/i&gt;") > 8
 
 
 @pytest.mark.slow
@@ -140,7 +222,8 @@ def test_mimic_patients_are_scored(mimic_ward_cohort, tmp_path):
     more = {"intervals": {}, "protocol": {}, "best_epoch": 0, "config": {}}
     folder = tmp_path / "evaluations/decompensation-mlp/classifier"
     export_classifier(folder, classifier, cohort, {"seed": 0, "budget": "none", "step": 0}, judged | more)
-    run = sources.Training(tmp_path, "run", {"dataset": cohort.name}, {}, (judged,))
+    record = {"dataset": cohort.name, "cohort_checksum": cohort.checksum}
+    run = sources.Training(tmp_path, "run", record, {}, (judged,))
     (monitor,) = patient.monitors([sources.Source(tmp_path, "run", (run,))])
     assert [channel["title"] for channel in monitor["channels"]][:2] == ["Heart rate", "Mean arterial pressure"]
     assert len(monitor["stays"]) == patient.SHOWN

@@ -59,7 +59,14 @@ def augmentations(sources: Sources) -> Figure:
     """A grid of pairs of augmentations of CL, single ones on the diagonal."""
     data = points(sources, "augmentations_", ["layers"])
     names = list(AUGMENTATIONS)
-    groups = list(data.groupby(["source", "table", "task", "metric"], sort=False))
+    single = data["layers"].str.count(r"\+") < 2  # or a pair
+    groups = [
+        (panel, group)
+        for panel, group in data.groupby(["source", "table", "task", "metric"], sort=False)
+        if single[group.index].any()
+    ]
+    if not groups:
+        raise Lacking("results of augmentations alone or in pairs, beside those of all four together")
     canvas, axes = panels(len(groups), 4.4, 3.9)
     best, all_four = [], []
     for ax, ((_, _, task, metric), group) in zip(axes, groups, strict=True):
@@ -72,7 +79,7 @@ def augmentations(sources: Sources) -> Figure:
                 std[i, j] = std[j, i] = spread
             else:
                 all_four.append(f"{value:.1f}")
-        pairs = group[group["layers"].str.count(r"\+") < 2]
+        pairs = group[single[group.index]]
         best.append(pairs.loc[pairs["mean"].idxmax(), "layers"].replace("+", " with ").replace("_", " "))
         ticks = list(AUGMENTATIONS.values())
         _grid(ax, mean, std, ticks, ticks, _score(metric))
@@ -95,7 +102,8 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
 
     Returns:
         a row for each point and metric: source (number of the output folder), table, dataset, split, budget, cohort, task,
-        metric, the settings in `axes`, mean and std over seeds (x 100), seeds.
+        metric, the settings in `axes`, mean and std over seeds (x 100), seeds, changed (settings that are neither the
+        table's nor the budget's, in words).
     """
     found = []
     for source, folder in enumerate(sources.outputs, start=1):
@@ -112,6 +120,7 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
                     "cohort": row["cohort_checksum"],
                     **{name: tables.value_name(row[name]) if name == "layers" else row[name] for name in axes},
                     "seed": row["seed"],
+                    "changed": ", ".join(f"{name} = {value}" for name, value in row["changed"].items()),
                 }
                 for metric in dict.fromkeys(metrics[row["task"]]):
                     found.append(facts | {"task": row["task"], "metric": metric, "value": row["metrics"][metric]})
@@ -123,10 +132,10 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
         raise Lacking(f"results of bin/reproduce --table={' or '.join(names)}")
     values = pd.DataFrame(found).drop_duplicates()  # two tasks may share a training, and its accuracy
     values["value"] *= 100
-    by = [name for name in values.columns if name not in ("seed", "value")]
+    by = [name for name in values.columns if name not in ("seed", "changed", "value")]
     by = [*(name for name in by if name not in axes), *axes]
     return values.groupby(by, sort=False, as_index=False).agg(
-        mean=("value", "mean"), std=("value", "std"), seeds=("seed", "nunique")
+        mean=("value", "mean"), std=("value", "std"), seeds=("seed", "nunique"), changed=("changed", "max")
     )
 
 
@@ -206,10 +215,12 @@ def _tick(value: object) -> str:
 
 
 def _facts(data: pd.DataFrame, drawn: str = "error bars") -> str:
-    """Which data, budget and seeds."""
+    """Which data, budget and seeds, and what was changed."""
     cohorts = (data_text(d, c) for d, c in zip(data["dataset"], data["cohort"], strict=True))
     splits, budgets = (listed(data[name].map(change)) for name, change in (("split", SPLITS.get), ("budget", repr)))
-    return f"Data: {listed(cohorts)}, {splits} split, MLP head. Budget {budgets}; {seeds_text(data['seeds'], drawn)}."
+    text = f"Data: {listed(cohorts)}, {splits} split, MLP head. Budget {budgets}; {seeds_text(data['seeds'], drawn)}."
+    changed = [settings for settings in data["changed"] if settings]
+    return f"{text} Settings other than the paper's or the budget's: {listed(changed)}." if changed else text
 
 
 def _score(metric: str, unit: str = " (x 100)") -> str:

@@ -49,6 +49,11 @@ class Cell:
         """Ours less the paper's."""
         return None if self.mean is None or self.figure is None else self.mean - self.figure.mean
 
+    @property
+    def less(self) -> str:
+        """The difference in writing, with its sign; empty where there is none."""
+        return "" if self.difference is None else f"{round(self.difference, 1) + 0.0:+.1f}"  # + 0.0: never -0.0
+
 
 class Comparison:
     """A table with our results.
@@ -100,6 +105,11 @@ class Comparison:
         return _span({cell.seeds for cell in cells if cell.values})
 
     @property
+    def simulated(self) -> bool:
+        """Whether the patients are known not to exist."""
+        return any(result["simulated"] for result in self.results)
+
+    @property
     def caption(self) -> str:
         """What one must know to read the table."""
         seeds = _plural(self.seeds(*self.rows), "seed")
@@ -123,6 +133,10 @@ class Comparison:
             text += " In brackets: the paper's figure, and ours less the paper's."
         if any(cell.stopped_by_budget for cell in self.cells.values()):
             text += " †: stopped by budget, when time or epochs were up, in some of its runs."
+        if self.simulated:
+            text += " The data are a simulated ward: beside the paper's figures they say nothing."
+        elif (dataset := self.results[0]["dataset"]) != self.table.dataset:
+            text += f" The data are those of {dataset}, not the paper's."
         if self.changed:
             rows = "; ".join(f"{row} {settings}" for row, settings in self.changed.items())
             text += f" Settings other than the paper's or the budget's: {rows}."
@@ -199,6 +213,8 @@ class Comparison:
             "caption": self.caption,
             "budget": self.results[0]["budget"],
             "changed": self.changed,
+            "dataset": self.results[0]["dataset"],
+            "simulated": self.simulated,
             "cohort_checksum": self.results[0]["cohort_checksum"],
         }
         return json.dumps({**facts, "cells": self._records()}, indent=2) + "\n"
@@ -242,7 +258,7 @@ class Comparison:
         if cell.figure is None:
             return ours
         paper = f"{cell.figure.mean}" + (f"{plus_minus}{cell.figure.std}" if cell.figure.std is not None else "")
-        return f"{ours} ({paper}" + (f", {cell.difference:+.1f})" if cell.difference is not None else ")")
+        return f"{ours} ({paper}" + (f", {cell.less})" if cell.less else ")")
 
 
 def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:

@@ -187,9 +187,17 @@ class Plan:
             files.write_json(path, {**facts, "tables": tables})
 
     def _check_settings(self) -> None:
-        """Refuses what bin/train would refuse, and results that stand for runs but are of other settings than these."""
+        """Refuses bindings of what rows set, what bin/train would refuse, and results that stand for runs but are of other
+        settings than these.
+        """
         for source, asked in self.evaluations().items():
             training, result = asked.training, self.folder / "results" / asked.path
+            for binding in self._chosen_params(training):
+                if (name := _bound(binding)) in training.settings:
+                    raise InputError(
+                        f"--gin_param={binding!r}: table {self.table.name!r} itself sets {name}, to "
+                        f"{training.settings[name]!r} in {training.name}; leave it out, or choose rows by --methods"
+                    )
             try:
                 expected = training.configured(self.budget, self.gin_files, self._chosen_params(training))
             except InputError as error:
@@ -271,7 +279,7 @@ def read_result(path: pathlib.Path) -> dict[str, Any]:
     """What a folder of results tells about an evaluation."""
     known = files.read_json(path)
     needed = {"metrics", "intervals", "config", "protocol", "best_epoch", "stopped_by_budget", "wall_seconds", "run"}
-    of_run = {"budget", "cohort_checksum", "wall_seconds"}
+    of_run = {"budget", "dataset", "cohort_checksum", "wall_seconds"}
     missing = needed - known.keys() or {f"run.{name}" for name in of_run - known["run"].keys()}
     if missing:
         raise InputError(f"{path}: no result of bin/reproduce; it lacks {', '.join(sorted(missing))}")
@@ -310,13 +318,13 @@ def _lasting(file: str) -> str:
 
 
 def _check_params(params: Sequence[str]) -> None:
-    """Refuses bindings for unknown methods, of what a flag or the plan sets, and of one name twice."""
+    """Refuses bindings for unknown methods, of what a flag sets, and of one name twice."""
     bound = set()
     for param in params:
         method, binding = _split_param(param)
         if method:
             check_names("method", [method], list(TITLES), "a --gin_param may begin with")
-        name = binding.partition("=")[0].strip()
+        name = _bound(binding)
         if flag := OWN_FLAGS.get(name.removeprefix("train.")):
             raise InputError(f"--gin_param={param!r}: {name} differs between jobs or folders; use {flag}")
         if (method, name) in bound:
@@ -324,6 +332,11 @@ def _check_params(params: Sequence[str]) -> None:
                 f"--gin_param={param!r}: binds {name} a second time; allowed: once for all, once for a method"
             )
         bound.add((method, name))
+
+
+def _bound(binding: str) -> str:
+    """The name that a binding gives a value."""
+    return binding.partition("=")[0].strip()
 
 
 def _split_param(param: str) -> tuple[str | None, str]:

@@ -21,17 +21,21 @@ def collect(plan: Plan) -> None:
     """Writes the result of every finished evaluation of a plan into its folder's results/, also over a copied one."""
     for source, asked in plan.evaluations().items():
         if source.exists():
-            target, text = plan.folder / "results" / asked.path, files.json_text(result(asked, source))
+            target, text = (
+                plan.folder / "results" / asked.path,
+                files.json_text(result(asked, source, plan.cohort.simulated)),
+            )
             if not target.exists() or target.read_text(encoding="utf-8") != text:
                 files.write_text(target, text)
 
 
-def result(asked: Evaluation, source: pathlib.Path) -> dict[str, Any]:
-    """What is known about an evaluation and its training, without paths of this machine."""
+def result(asked: Evaluation, source: pathlib.Path, simulated: bool) -> dict[str, Any]:
+    """What is known about an evaluation, its training and whether their patients exist, without paths of this machine."""
     judged, record = files.read_json(source), files.read_json(source.parent.parent / "run.json")
     return {
         "training": asked.training.name,
         "evaluation": asked.question.name,
+        "simulated": simulated,
         **{name: value for name, value in judged.items() if name not in ("name", *LEFT_OUT)},
         "config": {name: value for name, value in judged["config"].items() if name != "cohort"},
         "run": {name: value for name, value in record.items() if name != "status"},
@@ -55,7 +59,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
         a row for each evaluation and seed: row, block, method, the sweep's settings by name, seed, task, head, labels,
         label_seed, metrics and intervals (as fractions, not x 100), training (the training's last report, with the
         contrastive accuracy), stopped_by_budget, budget, changed (settings other than the row's and the budget's),
-        cohort_checksum.
+        dataset, simulated, cohort_checksum.
     """
     found: dict[tuple, dict[str, Any]] = {}
     for row, column, seed, label_seed, asked in evaluations(table, SEEDS):
@@ -80,6 +84,8 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
             "stopped_by_budget": cut_short(known),
             "budget": known["run"]["budget"],
             "changed": settings.differing(known["config"], expected, row.method) | settings.judged_otherwise(known),
+            "dataset": known["run"]["dataset"],
+            "simulated": known.get("simulated", False),
             "cohort_checksum": known["run"]["cohort_checksum"],
         }
     for what in ("budget", "cohort_checksum"):

@@ -134,7 +134,8 @@ def test_a_figure_has_data_labels_caption_and_files(
     if name == "tsne":
         assert figure.canvas.get_supxlabel() == "t-SNE coordinates (no unit)"
     else:
-        assert all(ax.get_ylabel() or ax.get_yticklabels() for ax in shown)
+        named = {"distances": shown[1:]}.get(name, shown)  # the left panel's rows are named by their ticks
+        assert all(ax.get_ylabel() for ax in named)
         assert name == "reliability" or all(ax.get_xlabel() for ax in shown)
     png, svg, csv, words = figure.save(tmp_path)
     assert min(Image.open(png).size) > 300
@@ -169,6 +170,19 @@ def test_sweeps_show_mean_and_deviation_over_seeds(made: dict[str, Figure]) -> N
         np.testing.assert_allclose(found["mean"], np.mean(expected, axis=1))
         np.testing.assert_allclose(found["std"], np.std(expected, axis=1, ddof=1))
         assert set(found["seeds"]) == {2}
+
+
+def test_captions_tell_changed_settings(made: dict[str, Figure]) -> None:
+    assert re.search(r"Settings other than the paper's or the budget's: .*queue_size = 512", made["alpha_n_w"].caption)
+
+
+def test_all_four_augmentations_alone_are_no_grid(reproduced: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "four"
+    shutil.copytree(reproduced, folder, ignore=shutil.ignore_patterns("runs", "cl-*"))
+    (four,) = (reproduced / "results").glob("cl-layers_cutout+crop+noise+channel_dropout-seed1111")
+    shutil.copytree(four, folder / "results" / four.name)
+    with pytest.raises(InputError, match="figure 'augmentations' needs results of augmentations alone or in pairs"):
+        make([folder], ["augmentations"])
 
 
 def test_contrastive_accuracy_stands_beside_the_performance_of_n_y(made: dict[str, Figure]) -> None:

@@ -33,6 +33,8 @@ def results(values: dict = VALUES, stopped: str = "") -> list[dict]:
             "stopped_by_budget": method == stopped,
             "budget": "laptop",
             "changed": {"steps": "12000", "max_minutes": "20"} if method == "cl" and index else {},
+            "dataset": "physionet2019",
+            "simulated": False,
             "cohort_checksum": "abc",
         }
         for method, heads in values.items()
@@ -104,6 +106,23 @@ def test_a_table_of_one_block_does_not_name_it() -> None:
     assert "Bold: within one std of the best, of either head. In brackets" in caption
 
 
+def test_the_caption_tells_other_data_than_the_papers(comparison: Comparison) -> None:
+    assert "The data are" not in comparison.caption
+    for facts, sentence in [
+        ({"simulated": True}, " The data are a simulated ward: beside the paper's figures they say nothing."),
+        ({"dataset": "my_icu"}, " The data are those of my_icu, not the paper's."),
+    ]:
+        other = Comparison(tables.load("physionet2019"), [row | facts for row in results()])
+        assert sentence in other.caption
+        assert {name: json.loads(other.json())[name] for name in facts} == facts
+
+
+def test_a_difference_that_rounds_to_nothing_has_a_plus() -> None:
+    for value, written in [(0.0789, "+0.0"), (0.0791, "+0.0"), (0.0784, "-0.1"), (0.0796, "+0.1")]:
+        table = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [value]}}))
+        assert f"(7.9 ± 0.4, {written})" in table.markdown()
+
+
 def test_seeds_are_counted_by_cell() -> None:
     comparison = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09, 0.1]}}))
     assert "\n| CL | 1 to 2 |" in comparison.markdown()
@@ -162,7 +181,7 @@ def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
         "protocol": {"patience": 20, "max_epochs": 1000},
         "best_epoch": 980,
         "stopped_by_budget": False,
-        "run": {"budget": "laptop", "cohort_checksum": "abc", "wall_seconds": 2.0},
+        "run": {"budget": "laptop", "dataset": "physionet2019", "cohort_checksum": "abc", "wall_seconds": 2.0},
         "wall_seconds": 1.0,
         "config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"},
     }

@@ -216,7 +216,9 @@ def write_run(plan: Plan, name: str, **record) -> pathlib.Path:
     folder = plan.folder / "runs" / name
     (folder / "evaluations").mkdir(parents=True)
     (folder / "config.gin").write_text("steps = 1000\ntrain.steps = %steps\n")
-    (folder / "run.json").write_text(json.dumps({"budget": "smoke", "cohort_checksum": "abc", **record}))
+    (folder / "run.json").write_text(
+        json.dumps({"budget": "smoke", "dataset": "physionet2019", "cohort_checksum": "abc", **record})
+    )
     return folder
 
 
@@ -271,6 +273,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     assert (row["window"], row["alpha"], row["seed"], row["method"]) == (8, 0.3, 1111, "ncl_w")
     assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
     assert row["stopped_by_budget"]
+    assert (row["dataset"], row["simulated"]) == ("physionet2019", True)
     assert row["changed"] == {"max_epochs": "3", "protocol.patience": "2"}  # of the training, and of bin/evaluate
     path.write_text(json.dumps({**content, "best_epoch": 5}))  # copied over it
     results.collect(plan)
@@ -303,7 +306,12 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
     plan = make("physionet2019", cohorts, folder, ["cl"], seeds=2)
     kept = folder / "results" / "cl-seed1111"
     kept.mkdir(parents=True)
-    run = {"cohort_checksum": plan.cohort.checksum, "budget": "smoke", "wall_seconds": 100.0}
+    run = {
+        "cohort_checksum": plan.cohort.checksum,
+        "dataset": "physionet2019",
+        "budget": "smoke",
+        "wall_seconds": 100.0,
+    }
     files = ("gin/paper/physionet2019/cl.gin", "gin/budgets/smoke.gin")
     known = {"run": run, "config": settings.configured(files, ("seed = 1111",)), "wall_seconds": 30.0}
     known |= {"metrics": {}, "intervals": {}, "stopped_by_budget": False}
@@ -329,7 +337,7 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
             "no result of bin/reproduce; "
             "it lacks best_epoch, config, intervals, metrics, protocol, run, stopped_by_budget, wall_seconds",
         ),
-        (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.wall_seconds"),
+        (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.dataset, run.wall_seconds"),
     ]:
         (kept / "sepsis-linear.json").write_text(text)
         with pytest.raises(InputError, match=f"sepsis-linear.json: .*{message}"):
@@ -351,6 +359,30 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
 def test_settings_that_no_training_takes_leave_no_plan(cohorts, tmp_path, options, message) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         make("physionet2019", cohorts, tmp_path / "out", ["cl"], **options).open()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "table, method, param, message",
+    [
+        (
+            "alpha_n_w_physionet2019",
+            "alpha_0.3",
+            "alpha = 0.5",
+            r"itself sets alpha, to 0.3 in ncl_w-alpha_0.3-.*; leave it",
+        ),
+        ("alpha_n_w_physionet2019", "alpha_0.3", "ncl_w: window=8", "itself sets window, to 12 in"),
+        (
+            "physionet2019",
+            "end_to_end",
+            "head = 'mlp'",
+            "itself sets head, to 'linear' in end_to_end-head_linear-seed1111",
+        ),
+    ],
+)
+def test_what_a_row_sets_is_not_bound_anew(cohorts, tmp_path, table, method, param, message) -> None:
+    with pytest.raises(InputError, match=f"table '{table}' {message}"):
+        make(table, cohorts, tmp_path / "out", [method], gin_params=[param]).open()
     assert not (tmp_path / "out").exists()
 
 

@@ -60,7 +60,12 @@ def numbers(column: pa.ChunkedArray, channel: Channel, place: Callable[[int], st
     if pa.types.is_floating(column.type):
         column = pa.compute.if_else(pa.compute.is_nan(column), None, column)
     if not pa.types.is_string(column.type):
-        column = column.cast(pa.string())
+        try:
+            column = column.cast(pa.string())
+        except pa.ArrowException as error:
+            raise InputError(
+                f"{place(0)}, column {channel.name}: of type {column.type}; expected are numbers or texts"
+            ) from error
     texts = column.combine_chunks().dictionary_encode()
     codes = np.full(len(texts.dictionary) + 1, np.nan)  # the last one is for null
     for index, text in enumerate(texts.dictionary.to_pylist()):

@@ -231,7 +231,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
     )
     membership = np.array([split for _, split, _ in rows])
     split = {name: np.flatnonzero(membership == name) for name in SPLITS}
-    return Stays(names, lengths, grid, labels, sources.is_ward(path)), split, digest.hexdigest()
+    return Stays(names, lengths, grid, labels, sources.is_ward(path, ".csv")), split, digest.hexdigest()
 
 
 def on_grid(

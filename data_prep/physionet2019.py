@@ -88,7 +88,7 @@ def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
     hour = list(CHANNELS).index("ICULOS")
     stays = Stays.from_rows(names, lengths, values[:, hour], values, labels)
     stays.fill_hours(hour)
-    stays.simulated = all(map(sources.is_ward, paths))
+    stays.simulated = all(sources.is_ward(path, ".psv") for path in paths)
     return stays, digest.hexdigest()
 
 
@@ -188,7 +188,7 @@ def define_flags() -> None:
     """The program's flags; not at import, since the other programs have flags of the same names."""
     flags.DEFINE_multi_string("source", None, "A folder of .psv files or an official zip; repeat it.", required=True)
     flags.DEFINE_enum("split", "published", ["published", "random"], "Which split: see above.")
-    flags.DEFINE_integer("seed", 0, "Seed of --split=random.")
+    flags.DEFINE_integer("seed", 0, "Seed of --split=random.", lower_bound=0, upper_bound=2**32 - 1)
     common.define_flags()
     flags.adopt_module_key_flags(common)
 

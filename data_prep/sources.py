@@ -26,7 +26,7 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
     if path.is_dir():
         return _folder(path, suffix)
     if path.name.endswith(suffix):
-        return iter([(path.name, path.read_bytes)])
+        return iter([(path.name, _reader(path))])
     try:
         return _zip(path, suffix) if zipfile.is_zipfile(path) else _tar(path, suffix)
     except DAMAGE as error:
@@ -41,15 +41,29 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
         ) from error
 
 
-def is_ward(path: pathlib.Path) -> bool:
-    """Whether it is a simulated ward, or an archive of one: it holds the file that says so."""
-    return not path.name.endswith((".psv", ".csv")) and any(True for _ in open_source(path, MARKER))
+def is_ward(path: pathlib.Path, suffix: str) -> bool:
+    """Whether it is a simulated ward, or an archive of one: above all its files lies the one that says so."""
+    if path.name.endswith(suffix):
+        return False
+    wards = {pathlib.PurePosixPath(name).parent for name, _ in open_source(path, MARKER)}
+    files = (pathlib.PurePosixPath(name) for name, _ in open_source(path, suffix))
+    return bool(wards) and all(not wards.isdisjoint(file.parents) for file in files)
 
 
 def _folder(path: pathlib.Path, suffix: str) -> Files:
     for file in sorted(path.rglob(f"*{suffix}")):
         if file.is_file():
-            yield str(file.relative_to(path)), file.read_bytes
+            yield file.relative_to(path).as_posix(), _reader(file)
+
+
+def _reader(file: pathlib.Path) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror})") from error
+
+    return read
 
 
 def _zip(path: pathlib.Path, suffix: str) -> Files:

@@ -1,7 +1,7 @@
 """A user's own hourly table -> cohort file.
 
 The table (.csv or .parquet) has one row per stay and hour: a column that identifies the stay, one with the whole hour, one per
-channel and one per task. Empty cells and NaN are missing; hours left out become hours without measurement or label. A small
+channel and one per task. Empty cells, NaN and NA are missing; hours left out become hours without measurement or label. A small
 schema file says what the columns are:
 
   name = "my_icu"
@@ -24,7 +24,8 @@ schema file says what the columns are:
   spellings = { f = "female", m = "male" }
 
   [[tasks]]
-  name = "sepsis"             # labels 0 and 1, empty where unlabelled
+  name = "sepsis"             # labels 0 and 1, empty where unlabelled. A task of this name is judged by the utility of the
+                              # PhysioNet challenge, too, whose labels turn positive six hours before the onset
 
   [[tasks]]
   name = "remaining_hours"
@@ -53,6 +54,7 @@ from ncl_tf.data.splits import SPLITS, Split, random_split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
+MISSING = ["", "NaN", "nan", "NA"]  # cells of a CSV without a value
 # What a schema may say: (type or types, of the elements in LISTS; in words).
 LISTS = ("channels", "tasks", "levels", "edges")
 TEXT, NUMBER = (str, "a text"), ((int, float), "a number")
@@ -99,6 +101,10 @@ def read_channel(value: dict[str, Any], where: str) -> Channel:
         codes = {str(level): float(code) for code, level in enumerate(levels)}
         if len(codes) < len(levels):
             raise InputError(f"{where}: levels {levels} repeat a value")
+        if unseen := [text for text in (*codes, *spellings) if text in MISSING]:
+            raise InputError(
+                f"{where}: {unseen[0]!r} cannot be a level or its spelling: in a table it means a missing value"
+            )
         spellings = codes | {text: codes.get(str(level), level) for text, level in spellings.items()}
         levels = range(len(levels))
     levels = tuple(float(level) for level in levels)
@@ -135,7 +141,7 @@ def read_table(path: pathlib.Path) -> pa.Table:
                 names = next(csv.reader(file), [])
             convert = pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
-                null_values=["", "NaN", "nan", "NA"],
+                null_values=MISSING,
                 strings_can_be_null=True,
             )
             parse = pa.csv.ParseOptions(ignore_empty_lines=False)  # else the lines in messages would be wrong
@@ -238,7 +244,7 @@ def read_keys(
     for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
         raise InputError(f"{place(row)}, column {hour}: {hours[row]:g} is not a whole hour")
     stays = table[stay]
-    for row in np.flatnonzero(stays.is_null()):
+    for row in np.flatnonzero(stays.is_null(nan_is_null=True)):
         raise InputError(f"{place(row)}, column {stay}: empty")
     texts = np.array([str(name) for name in stays.to_pylist()])
     names, index = np.unique(texts, return_inverse=True)
@@ -282,7 +288,13 @@ def define_flags() -> None:
     """The program's flags; not at import, since the other programs have flags of the same names."""
     flags.DEFINE_string("source", None, "The hourly table, .csv or .parquet.", required=True)
     flags.DEFINE_string("schema", None, "The schema file, .toml; see above.", required=True)
-    flags.DEFINE_integer("seed", 0, "Seed of the random split, where the schema names no split column.")
+    flags.DEFINE_integer(
+        "seed",
+        0,
+        "Seed of the random split, where the schema names no split column.",
+        lower_bound=0,
+        upper_bound=2**32 - 1,
+    )
     common.define_flags()
     flags.adopt_module_key_flags(common)
 

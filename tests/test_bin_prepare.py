@@ -176,6 +176,7 @@ def test_published_split_needs_all_stays(run, ward, tmp_path):
     [
         ([], "--source is required"),
         (["--source=x", "--schema=y", "--split=random"], "Unknown command line flag 'split'"),
+        (["--source=x", "--schema=y", "--seed=-1"], "-1 is not an integer in the range [0, 4294967295]"),
         (["--source=x", "--schema=y", "stray"], "unexpected argument 'stray'; flags are written --name=value"),
     ],
 )

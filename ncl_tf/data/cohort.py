@@ -135,6 +135,7 @@ class Cohort:
         with h5py.File(self.path, "r") as file:
             data, labels = (file[f"{group}/{split}"][:].astype(np.float32, copy=False) for group in ("data", "labels"))
             windows = file[f"patient_windows/{split}"][:].astype(np.int32, copy=False)
+            stays = {name: file[f"patient_windows/{name}"][:, 2] for name in SPLITS}
             names = _texts(file[f"stay_names/{split}"][:]) if "stay_names" in file else windows[:, 2].astype(str)
         labels = labels.reshape(len(labels), -1)
         starts = np.append(0, windows[:, 1] + 1)  # where each stay must begin, and the end of the last one
@@ -143,8 +144,12 @@ class Cohort:
                 f"{self.path}: patient_windows/{split} and labels/{split} do not cover the {len(data)} rows of "
                 f"data/{split}, stay after stay"
             )
-        if len(set(windows[:, 2])) < len(windows):  # the authors' ids of episodes 1 and 11 are the same
-            windows[:, 2] = np.arange(len(windows))
+        every = np.concatenate(list(stays.values()))
+        if len(np.unique(every)) < len(
+            every
+        ):  # the authors' ids of episodes 1 and 11 are the same: all are counted instead
+            before = sum(len(stays[name]) for name in SPLITS[: SPLITS.index(split)])
+            windows[:, 2] = before + np.arange(len(windows))
         classes = np.stack([task.classify(labels[:, i]) for i, task in enumerate(self.tasks)], axis=1)
         return SplitData(data, labels, classes, windows, np.asarray(names))
 

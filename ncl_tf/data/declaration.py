@@ -111,6 +111,8 @@ class Task:
     edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.name or "/" in self.name:
+            raise InputError(f"task {self.name!r}: the name must not be empty or have a '/': files are named by it")
         if self.kind not in TASK_KINDS:
             raise InputError(f"task {self.name!r}: kind {self.kind!r} is not one of {', '.join(TASK_KINDS)}")
         if (self.kind == "bins") != bool(self.edges) or list(self.edges) != sorted(set(self.edges)):

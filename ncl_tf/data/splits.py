@@ -45,7 +45,7 @@ def published_split(names: np.ndarray, ever_septic: np.ndarray) -> Split:
     """The split of PhysioNet 2019 by Horn et al. (2019), which the paper uses, regenerated.
 
     Its definition: stays sorted by name, set A before set B; numpy's legacy generator seeded once; a stratified fifth
-    for testing, then a stratified fifth of the rest for validation; three stays without any measurement left out.
+    for testing, then a stratified fifth of the rest for validation; three stays are left out.
     """
     check_published(names)
     generator = np.random.RandomState(16742963)  # noqa: NPY002 - the published split is defined by this legacy generator

@@ -40,13 +40,16 @@ class Stays:
           values: [rows, channels]; labels: [rows, tasks].
         """
         last = np.cumsum(lengths) - 1
-        first_hours = hours[last - lengths + 1].astype(np.int64)
-        hourly = hours[last].astype(np.int64) - first_hours + 1
-        for stay in np.flatnonzero(hourly > LONGEST_STAY):
+        ends = hours[last - lengths + 1], hours[last]
+        for stay in np.flatnonzero(
+            ends[1].astype(np.float64) - ends[0] >= LONGEST_STAY
+        ):  # some are too long for an int
             raise InputError(
-                f"stay {names[stay]}: hours {first_hours[stay]} to {hours[last[stay]]:.0f}; "
+                f"stay {names[stay]}: hours {ends[0][stay]:.0f} to {ends[1][stay]:.0f}; "
                 f"a stay has at most {LONGEST_STAY} hours"
             )
+        first_hours, last_hours = (hour.astype(np.int64) for hour in ends)
+        hourly = last_hours - first_hours + 1
         if np.array_equal(hourly, lengths):
             return cls(names, lengths, values, labels)
         stay = np.repeat(np.arange(len(names)), lengths)

@@ -149,7 +149,8 @@ class Stream:
         """Class probabilities [K] of the next hour.
 
         Args:
-            row: the hour's values by name, those left out being not measured, or an array [D] as in `Model.score`.
+            row: the hour's values by name, those left out being not measured, or an array [D] as in `Model.score`; static
+                values that are among them hold from this hour on.
         """
         rows = self._model.rows
         if isinstance(row, Mapping):
@@ -158,5 +159,5 @@ class Stream:
         else:
             raw = rows.from_arrays(floats(row, "the values")[None], self._static)
         called = self._model.call("score_next", raw[:, rows.static :], raw[:, : rows.static], self.state)
-        self.state = called["state"].numpy()
+        self.state, self._static = called["state"].numpy(), raw[:, : rows.static]
         return called["probabilities"].numpy()[0]

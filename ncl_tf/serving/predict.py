@@ -31,7 +31,7 @@ class Scores:
 
     Attributes:
         names, lengths: [stays] identifier and number of scored hours.
-        hours: [hours] of the stay, as the source counts them.
+        hours: [hours] of the stay, as the source counts them; of a cohort, since the stay's first row.
         probabilities: [hours, K].
     """
 

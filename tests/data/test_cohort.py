@@ -48,7 +48,7 @@ def write_authors_file(path: pathlib.Path, columns: list[str], tasks: list[str],
             data = rng.normal(size=(lengths.sum(), len(columns)))
             labels = options.get("labels", rng.integers)(0, 2, (lengths.sum(), len(tasks))).astype(float)
             labels[rng.random(labels.shape) < 0.2] = np.nan
-            ids = options.get("ids", np.arange(6) + 1000000)
+            ids = options.get("ids", np.arange(6) + 1000000) + 10000000 * SPLITS.index(split)
             windows = np.stack([last - lengths + 1, last, ids], axis=1)
             file.create_dataset(f"data/{split}", data=data, dtype=np.float32)
             file.create_dataset(f"labels/{split}", data=labels, dtype=np.float32)
@@ -181,7 +181,7 @@ def test_opens_the_authors_mimic_file(tmp_path, heights, static):
         ("los", "bins", 10),
         ("decomp", "binary", 2),
     ]
-    assert len(set(cohort["train"].patient_windows[:, 2])) == 6
+    assert len({stay for split in SPLITS for stay in cohort[split].patient_windows[:, 2]}) == 3 * 6
     assert cohort["train"].stay_names.tolist() == ids.astype(str).tolist()
 
 

@@ -7,7 +7,8 @@ import zipfile
 
 import pytest
 
-from data_prep.sources import open_source
+from data_prep.sources import is_ward, open_source
+from ncl_tf.data.ward.folder import MARKER
 from ncl_tf.errors import InputError
 
 FILES = {"a.csv": b"one\n", "sub/b.csv": b"two" * 5000, "sub/deep/c.csv": b"", "readme.txt": b"not asked for"}
@@ -47,6 +48,36 @@ def test_folder_zip_and_tar_are_read_alike(tmp_path):
     assert contents(make_zip(tmp_path / "files.zip", FILES)) == expected
     for compression in ("", "gz", "bz2", "xz"):
         assert contents(make_tar(tmp_path / f"files.tar.{compression}", FILES, compression)) == expected
+
+
+@pytest.mark.parametrize(
+    "names, simulated",
+    [
+        (["a.csv"], False),
+        ([MARKER, "a.csv", "train/b.csv"], True),
+        (["one/a.csv", f"one/{MARKER}", "two/b.csv", f"two/{MARKER}"], True),
+        (["ward/a.csv", f"ward/{MARKER}", "b.csv"], False),  # patients beside a ward
+        (["ward/a.csv", f"ward/{MARKER}", "icu/b.csv"], False),
+    ],
+)
+def test_patients_beside_a_ward_are_not_simulated(tmp_path, names, simulated):
+    files = dict.fromkeys(names, b"x")
+    for name in files:
+        (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "folder" / name).write_bytes(b"x")
+    for source in (tmp_path / "folder", make_zip(tmp_path / "f.zip", files), make_tar(tmp_path / "f.tar", files)):
+        assert is_ward(source, ".csv") == simulated
+    assert not is_ward(tmp_path / "folder" / next(name for name in names if name.endswith(".csv")), ".csv")
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "a.csv").write_text("one")
+    for source in (tmp_path, tmp_path / "a.csv"):
+        ((_, read),) = open_source(source, ".csv")
+        (tmp_path / "a.csv").unlink()
+        with pytest.raises(InputError, match=r"a\.csv: cannot be read \(No such file or directory\)"):
+            read()
+        (tmp_path / "a.csv").write_text("one")
 
 
 def test_nothing_is_unpacked(tmp_path):

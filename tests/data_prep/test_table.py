@@ -184,6 +184,7 @@ def test_a_small_table_by_hand(tmp_path):
         ("9,7,val", "\n9,7,val", "line 5, column t: nan is not a whole hour"),
         ("9,7,val", "9,7,val,8", "Row #5: Expected 9 columns, got 10"),
         ("9,7,val", "9,7000000,val", "stay 9: hours 5 to 7000000; a stay has at most"),
+        ("9,7,val", "9,1e30,val", r"stay 9: hours 5 to 1\d{30}; a stay has at most"),
         (",HR,", ",Pulse,", r"hourly\.csv: no column 'HR', which the schema names; it has id, t, part, Pulse"),
         ("id,t,", "stay,t,", r"hourly\.csv: no column 'id'"),
         (",left,", ",rest,", r"hourly\.csv: no column 'left'"),
@@ -217,11 +218,18 @@ def test_bad_tables(tmp_path, old, new, message):
         ('["female", "male"]', '"female"', "channel 2: levels is 'female', expected a list of texts or numbers"),
         ('["female", "male"]', '["female", "female"]', r"channel 2: levels \['female', 'female'\] repeat a value"),
         ('["female", "male"]', '["a", "b", "A"]', "channel 'sex': spelling 'a' occurs twice"),
+        (
+            '["female", "male"]',
+            '["NA", "male"]',
+            "channel 2: 'NA' cannot be a level .*: in a table it means a missing value",
+        ),
+        ('M = "male"', 'nan = "male"', "channel 2: 'nan' cannot be a level or its spelling"),
         ('M = "male"', 'M = "man"', r"spelling 'M' means level man, which is not one of \['female', 'male'\]"),
         ('kind = "categorical"\nstatic', "static", r"got kind 'continuous' with levels \['female', 'male'\]"),
         ('{ f = "female", M = "male" }', "3", "channel 2: spellings is 3, expected a table"),
         ("edges = [24, 48]", "edges = [48, 24]", "task 'left': kind 'bins' has one or more rising edges"),
         ("edges = [24, 48]", 'edges = ["24"]', r"task 2: edges is \['24'\], expected a list of numbers"),
+        ('name = "left"', 'name = "left/alive"', "task 'left/alive': the name must not be empty or have a '/'"),
         ('name = "left"', 'name = "HR"', "names used twice among channels and tasks: HR"),
         ('name = "small"', "name = small", "not a TOML file: .*line 2"),
     ],
@@ -243,6 +251,20 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "hourly.xlsx").write_text("a spreadsheet")
     with pytest.raises(InputError, match=r"hourly\.xlsx: the table must be a \.csv or \.parquet file"):
         table.read_table(tmp_path / "hourly.xlsx")
+
+
+def test_columns_that_hold_no_cells(tmp_path):
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    (tmp_path / "hourly.csv").write_text(TABLE)
+    good = table.read_table(tmp_path / "hourly.csv")
+    for column, values, message in [
+        ("HR", pa.array([[80]] * len(good)), "row 0, column HR: of type list<.*>; expected are numbers or texts"),
+        ("id", pa.array([10.0, 10.0, float("nan"), *[9.0] * (len(good) - 3)]), "row 2, column id: empty"),
+    ]:
+        bad = good.set_column(good.column_names.index(column), column, values)
+        pa.parquet.write_table(bad, tmp_path / "hourly.parquet")
+        with pytest.raises(InputError, match=message):
+            table.read_stays(tmp_path / "hourly.parquet", *table.read_schema(tmp_path / "schema.toml"), seed=0)
 
 
 def test_numbers_as_levels(tmp_path):

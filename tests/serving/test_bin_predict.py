@@ -7,8 +7,11 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from data_prep import raw
+from data_prep import physionet2019, raw
 from ncl_tf.data import Cohort
+from ncl_tf.data.cohort import write_cohort
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.splits import random_split
 from ncl_tf.errors import InputError
 from ncl_tf.serving import predict
 
@@ -106,9 +109,13 @@ def test_a_cohort_is_scored_as_evaluated(model, exported, ward_cohort, tmp_path)
     assert (tmp_path / "out/predictions.csv").read_text().startswith('"stay","hour","probability_0","probability_1"\n')
 
 
-def test_a_cohort_with_other_statistics_is_refused(model, mimic_ward_cohort):
-    with pytest.raises(InputError, match="prepared with other channels or statistics"):
-        predict.score_cohort(model, Cohort(mimic_ward_cohort), "test", lambda hours: None)
+def test_a_cohort_with_other_columns_or_statistics_is_refused(model, ward, mimic_ward_cohort, tmp_path):
+    read, _ = physionet2019.read_stays([ward])
+    split = random_split(read.ever_positive(), seed=5)  # other stays to train on, so other means
+    write_cohort(tmp_path / "other.h5", PHYSIONET2019, read, split, "")
+    for cohort in map(Cohort, (mimic_ward_cohort, tmp_path / "other.h5")):
+        with pytest.raises(InputError, match="prepared with other channels or statistics"):
+            predict.score_cohort(model, cohort, "test", lambda hours: None)
 
 
 def test_files_without_labels_are_read(model, stays, tmp_path):

@@ -58,6 +58,18 @@ def test_static_values_may_become_known_later(model):
     np.testing.assert_allclose([stream.next(row) for row in rows], scores, rtol=0, atol=1e-6)
 
 
+def test_a_static_value_that_is_corrected_stays_so(model):
+    values, static = make_stay(60)
+    every = np.tile(static, (60, 1))
+    every[2:, list(model.rows.names).index("Age")] = 20
+    rows = [dict(zip(model.rows.value_names, row.tolist(), strict=True)) for row in values]
+    rows[2]["Age"] = 20
+    stream = model.stream(STATIC)
+    scores = [stream.next(row) for row in rows]
+    np.testing.assert_allclose(scores, model.score(values, every), rtol=0, atol=1e-6)
+    assert not np.allclose(scores, model.score(values, static), rtol=0, atol=1e-6)
+
+
 def test_a_data_frame_goes_by_names(model):
     values, static = make_stay(20)
     frame = pd.DataFrame(values, columns=model.rows.value_names).assign(**STATIC, Unit1=None, Unit2=np.nan, comment="x")

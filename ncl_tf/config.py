@@ -42,6 +42,10 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     for name in ("cohort", "seed", "budget"):
         if (value := bound.get(f"train.{name}", f"%{name}")) != f"%{name}":
             raise InputError(f"train.{name} = {value}: other parts need it, too; set {name} = {value} instead")
+    if not re.fullmatch(r"@[\w./]+", value := bound.get("train.method", "@a")):
+        raise InputError(
+            f"train.method = {value}; allowed: the name of a method behind an @, such as @momentum_contrast"
+        )
 
 
 def load_again(file: pathlib.Path, gin_params: Sequence[str]) -> None:

@@ -56,6 +56,12 @@ class Encoder(keras.Model):
         super().__init__(name=name)
         if not static_columns >= 0:
             raise InputError(f"Encoder: static_columns is {static_columns}; allowed: 0 or more")
+        sizes = {"size": size, "filters": filters, "kernel_size": kernel_size, "stacks": stacks}
+        for what, value in sizes.items():
+            if not value >= 1:
+                raise InputError(f"Encoder: {what} is {value}; allowed: 1 or more")
+        if not dilations or not all(isinstance(dilation, int) and dilation >= 1 for dilation in dilations):
+            raise InputError(f"Encoder: dilations is {dilations}; allowed: one or more whole numbers, 1 or more")
         self.static_columns = static_columns
         self.normalize = normalize
         self.fast = fast

@@ -7,6 +7,7 @@ configurable with `gin.external_configurable(MyNeighborhood)` in a module that `
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from typing import get_origin
 
 import gin
 import keras
@@ -24,13 +25,21 @@ from ncl_tf.plans import EarlyStopping
 
 
 def typed(function: Callable) -> Callable:
-    """Checks arguments that are annotated with a plain type: gin passes on whatever a file says."""
+    """Checks arguments that are annotated with a plain type or a sequence, and that none is missing: gin passes on whatever a
+    file says.
+    """
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def checked(*args, **kwargs):
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InputError(f"{function.__name__}: {error}; a gin file or --gin_param has to bind it") from error
+        for name, value in arguments.items():
             allowed = signature.parameters[name].annotation
+            if get_origin(allowed) is Sequence and not isinstance(value, list | tuple):
+                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: a list")
             if allowed not in (bool, int, float, str, float | None, str | None):
                 continue
             accepted = allowed | int if allowed in (float, float | None) else allowed
@@ -48,12 +57,14 @@ for _neighborhood in (neighborhoods.SameStayWithin, neighborhoods.SameLabel, nei
 
 
 @gin.configurable("Intersection", module="neighborhoods")
+@typed
 def intersection(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Intersection:
     """Member of all of them."""
     return neighborhoods.Intersection(*neighborhoods_)
 
 
 @gin.configurable("Union", module="neighborhoods")
+@typed
 def union(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Union:
     """Member of any of them."""
     return neighborhoods.Union(*neighborhoods_)
@@ -125,6 +136,7 @@ def momentum_contrast(
     independent_start: bool = False,
 ) -> MomentumContrast:
     """Any of the paper's contrastive methods; see `ncl_tf.methods.momentum.MomentumContrast`."""
+    neighborhoods.check(neighborhood)
     if task is None and compares_labels(neighborhood):
         tasks = ", ".join(repr(declared.name) for declared in cohort.tasks)
         raise InputError(f"{neighborhood} compares labels, and task is None; allowed: a task of the cohort, {tasks}")

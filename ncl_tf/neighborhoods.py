@@ -125,6 +125,20 @@ class Union(_Combination):
         return reduce(tf.maximum, self._memberships(anchors, keys))
 
 
+def check(neighborhood: Neighborhood) -> None:
+    """Refuses what is no neighbourhood, such as a class of which no instance was made."""
+    anchors, keys = (Attributes(*[tf.zeros(samples, tf.int32)] * 3) for samples in (2, 3))
+    try:
+        shape = list(tf.shape(neighborhood(anchors, keys)).numpy())
+    except Exception as error:
+        raise InputError(
+            f"neighborhood is {neighborhood}, which cannot be asked about two anchors and three keys: "
+            f"{type(error).__name__}; allowed: a function of both, or an instance of a class, @SameStayWithin() in gin"
+        ) from error
+    if shape != [2, 3]:
+        raise InputError(f"neighborhood {neighborhood}: gives {shape} for two anchors and three keys; allowed: [2, 3]")
+
+
 def compares_labels(neighborhood: Neighborhood) -> bool:
     """Whether it is n_Y, or has it as a part."""
     return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))

@@ -82,9 +82,12 @@ class Run:
         if not self.writes:
             return
         self._take()
-        if not (self.folder / "run.json").exists():
+        if not (path := self.folder / "run.json").exists():
             files.write_text(self.folder / "config.gin", self._config)
             self.save()
+        elif files.read_json(path) != self.record:  # since `open`, when the folder was nobody's
+            self.close()
+            raise InputError(f"{self.folder}: another process has trained there meanwhile; start the command again")
 
     def _take(self) -> None:
         """Refuses a folder that another process writes into."""

@@ -81,10 +81,10 @@ def train(
             plan.check(model, training.count)
             group.check_batch(plan.batch_size)
             optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
-            run.start()
             model.build((None, model.window_hours, len(data.columns)))
             model.compile(optimizer=optimizer, jit_compile=jit_compile and group.replicas == 1)
             optimizer.build(model.trainable_variables)
+            run.start()
             best = Best(model) if plan.chooses else None
             first = run.restore(model, best)
             group.check_same(f"first step, {first},", first)

@@ -143,6 +143,20 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path: pathlib.Path) -> N
     second.start()
 
 
+@pytest.mark.parametrize("meanwhile", ["trained", "finished"])
+def test_a_folder_that_another_process_took_meanwhile_is_refused(meanwhile: str, tmp_path: pathlib.Path) -> None:
+    late = Run(tmp_path)
+    late.open(CONFIG.replace("0.4", "0.5"), FACTS)
+    first = started(tmp_path)
+    first.save(wall_seconds=1000.0, status="finished" if meanwhile == "finished" else "started")
+    first.close()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for _ in range(2):  # it holds no lock then
+        with pytest.raises(InputError, match="another process has trained there meanwhile; start the command again"):
+            late.start()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 # Metrics
 
 

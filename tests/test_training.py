@@ -240,7 +240,16 @@ def test_another_configuration_or_cohort_is_refused(
         ("train.warmup", 2, "warmup is 2; allowed: 0 to 1"),
         ("train.highest_rate", 0, "lowest_rate is 1e-05 and highest_rate 0; allowed: "),
         ("augmentation.layers", ["cut"], "augmentation.layers names 'cut'; allowed: cutout, crop, "),
+        ("augmentation.layers", None, "augmentation.layers is None; allowed: a list"),
         ("encoder.static_dropout", 1.0, "StaticDropout: rate is 1.0; allowed: 0 <= rate < 1"),
+        ("encoder.filters", 0, "Encoder: filters is 0; allowed: 1 or more"),
+        ("encoder.kernel_size", 0, "Encoder: kernel_size is 0; allowed: 1 or more"),
+        ("encoder.size", 0, "Encoder: size is 0; allowed: 1 or more"),
+        ("encoder.stacks", 0, "Encoder: stacks is 0; allowed: 1 or more"),
+        ("encoder.dilations", 5, "encoder.dilations is 5; allowed: a list"),
+        ("encoder.dilations", (), "Encoder: dilations is (); allowed: one or more whole numbers, 1 or more"),
+        ("encoder.dilations", (1, 0), "Encoder: dilations is (1, 0); allowed: one or more whole numbers, 1 or more"),
+        ("momentum_contrast.neighborhood", "n_w", "neighborhood is n_w, which cannot be asked about two anchors"),
     ],
 )
 def test_bad_settings_are_refused_and_leave_no_traces(
@@ -249,6 +258,39 @@ def test_bad_settings_are_refused_and_leave_no_traces(
     told = refusal(tmp_path / "run", cohort, **{macro: value})
     assert message in told
     assert "In call to configurable" not in told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("bindings", "message"),
+    [
+        (
+            ["momentum_contrast.neighborhood = @SameStayWithin"],
+            "allowed: a function of both, or an instance of a class",
+        ),
+        (
+            ["momentum_contrast.neighborhood = @DecayingWithin()"],
+            "DecayingWithin: missing a required argument: 'half_life'",
+        ),
+        (["momentum_contrast.neighborhood = @Union()"], "union: missing a required argument: 'neighborhoods_'"),
+        (
+            ["momentum_contrast.neighborhood = @Intersection()", "Intersection.neighborhoods_ = 3"],
+            "intersection.neighborhoods_ is 3; allowed: a list",
+        ),
+        (
+            ["train.method = 'momentum_contrast'"],
+            "train.method = 'momentum_contrast'; allowed: the name of a method behind",
+        ),
+        (["train.method = @momentum_contrast()"], "train.method = @momentum_contrast(); allowed: the name of a method"),
+    ],
+)
+def test_references_that_are_none_are_refused(bindings, message, cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    params = [f"{name} = {value!r}" for name, value in (TINY | {"cohort": str(cohort)}).items()]
+    with pytest.raises(InputError) as error, config.plain_errors():
+        config.load(["paper/physionet2019/cl.gin"], [*params, *bindings])
+        training.train(runs.Run(tmp_path / "run"))
+    assert message in str(error.value)
+    assert "In call to configurable" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
 

@@ -97,6 +97,24 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
     assert (killed / "encoder/1/saved_model.pb").exists()
 
 
+@pytest.mark.slow
+def test_the_fast_forms_on_two_threads_go_on_to_the_same_bits(cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """As users train: fast, compiled by XLA, on more than one core, the batch in pieces."""
+    ours = {"fast": True, "jit_compile": True, "batch_size": 192, "queue_size": 1536}
+    threads = {"env": os.environ | {"TF_NUM_INTRAOP_THREADS": "2", "OMP_NUM_THREADS": "2"}}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert finish(start(command(cohort, whole, **ours), tmp_path, **threads))[0] == 0
+    process = start(command(cohort, killed, **ours), tmp_path, **threads)
+    wait_for(lambda: checkpoints(killed), process)
+    os.kill(process.pid, signal.SIGKILL)
+    assert finish(process)[0] == -signal.SIGKILL
+    assert 0 < checkpoints(killed)[-1] < STEPS
+    code, _, err = finish(start(command(cohort, killed, **ours), tmp_path, **threads))
+    assert code == 0, err
+    for name, value in state(whole).items():
+        assert value.tobytes() == state(killed)[name].tobytes(), name
+
+
 def test_another_configuration_is_refused_and_the_run_left_alone(
     runs: tuple[pathlib.Path, pathlib.Path], cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

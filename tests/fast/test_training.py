@@ -9,6 +9,7 @@ from ncl_tf.augmentations import Augmentation
 from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.encoders import Encoder, Projector
+from ncl_tf.fast import objective, pieces
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.neighborhoods import SameLabel, SameStayWithin
 
@@ -59,7 +60,9 @@ def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.nd
 @pytest.mark.parametrize(
     "neighborhood", [SameStayWithin(12), pytest.param(SameLabel(), marks=pytest.mark.slow)], ids=["n_w", "n_Y"]
 )
-def test_fifty_steps_follow_the_readable_forms(neighborhood, ward_cohort):
+def test_fifty_steps_follow_the_readable_forms(neighborhood, ward_cohort, monkeypatch):
+    monkeypatch.setattr(objective, "KEYS_PER_JOINED", 1)  # neighbours found by stay, however short the queue
+    monkeypatch.setattr(pieces, "SIZE_PER_THREAD", 48)  # the batch, 128 views, in pieces
     cohort = Cohort(ward_cohort)
     readable = losses(cohort, neighborhood, fast=False, jit_compile=False)
     assert readable[-1] != readable[0]

@@ -14,6 +14,7 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.decoders import Decoder, mirror
 from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
+from ncl_tf.fast import pieces
 from ncl_tf.methods.autoencoder import Autoencoder
 
 STATIC, COLUMNS, HOURS = 2, 6, 12
@@ -70,6 +71,20 @@ def test_terms_equal_those_by_hand(forecast, static):
     np.testing.assert_allclose(terms.sequence_mse, total / count, rtol=1e-5)
     np.testing.assert_allclose(terms.zero_mse, zero / count, rtol=1e-5)
     np.testing.assert_allclose(terms.loss, static_mse + total / count, rtol=1e-5)
+
+
+@FORECAST
+def test_pieces_of_a_batch_have_its_terms_and_gradients(forecast, monkeypatch):
+    monkeypatch.setattr(pieces, "default_size", lambda: 4)
+    model = make_model(forecast)
+    windows = tf.constant(random_windows(model, samples=11))
+    found = []
+    for in_pieces in (False, True):
+        with tf.GradientTape() as tape:
+            terms = model.errors(windows, in_pieces=in_pieces)
+        found.append([*terms, *tape.gradient(terms.loss, model.trainable_variables)])
+    for whole, summed in zip(*found, strict=True):
+        np.testing.assert_allclose(summed, whole, rtol=1e-4, atol=1e-6)
 
 
 @FORECAST

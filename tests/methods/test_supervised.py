@@ -10,6 +10,7 @@ from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.protocol import labelled_rows, limited_stays
+from ncl_tf.fast import pieces
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,20 @@ def test_limited_labels_are_those_of_heads_and_validation_is_whole(cohort):
     np.testing.assert_array_equal(model.sample_rows(cohort["train"]), expected)
     np.testing.assert_array_equal(model.sample_rows(cohort["val"]), labelled_rows(cohort["val"], 0))
     assert model.early_stopping.batch_size == 1024
+
+
+def test_pieces_of_a_batch_have_its_loss_and_gradients(cohort, monkeypatch):
+    monkeypatch.setattr(pieces, "default_size", lambda: 4)
+    model = build(cohort, "encoder.filters = 8", "encoder.dilations = (1,)")
+    batch = Windows(cohort["train"]).gather(tf.range(11))
+    model.build((None, *batch["window"].shape[1:]))
+    found = []
+    for in_pieces in (False, True):
+        with tf.GradientTape() as tape:
+            loss = model.cross_entropy(batch, in_pieces=in_pieces).loss
+        found.append([loss, *tape.gradient(loss, model.trainable_variables)])
+    for whole, summed in zip(*found, strict=True):
+        np.testing.assert_allclose(summed, whole, rtol=1e-4, atol=1e-6)
 
 
 def test_the_validation_loss_is_the_mean_over_all_labelled_hours(cohort):

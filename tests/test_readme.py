@@ -106,26 +106,19 @@ def test_commands_have_flags_and_files_of_the_project(command):
     assert all((ROOT / path).exists() for path in re.findall(r"gin/[\w/]+\.gin", command))
 
 
-def test_own_neighborhood_trains(folder, ward_cohort):
+def test_own_neighborhood_trains_and_is_judged(folder, ward_cohort):
     (block,) = [block for block in blocks("python") if "SameHourOfStay" in block]
     (folder / "my_neighborhood.py").write_text(block)
-    (command,) = [command for command in blocks("bash") if "my_neighborhood" in command]
-    arguments = (
-        re.sub(r"\\\n", "", command)
-        .replace("PYTHONPATH=. ", "")
-        .replace("bin/train", f"{sys.executable} {ROOT}/bin/train")
+    (commands,) = [block for block in blocks("bash") if "my_neighborhood" in block]
+    train, evaluate = (
+        re.sub(r"\\\n", "", commands).strip().replace("bin/", f"{sys.executable} {ROOT}/bin/").splitlines()
     )
     small = "--gin_param='encoder.dilations = (1,)' --gin_param='encoder.filters = 8' --gin_param='augmentation.layers = ()'"
-    done = subprocess.run(
-        f"PYTHONPATH=. {arguments.strip()} {small} --run_dir=own",
-        shell=True,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "SameHourOfStay" in (folder / "own" / "config.gin").read_text()
+    for command in (f"{train} {small}", f"{evaluate} --gin_param='protocol.max_epochs = 1'"):
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "SameHourOfStay" in (folder / "runs/same_hour/config.gin").read_text()
+    assert (folder / "runs/same_hour/evaluations/sepsis-mlp.json").exists()
 
 
 def test_tables_are_what_results_say():

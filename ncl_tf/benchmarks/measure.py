@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 
 
-def interleaved(works: dict[str, Callable[[], Any]], repeats: int, warmups: int = 1) -> dict[str, float]:
-    """Median seconds of each piece of work; they take turns, so that a disturbance hits all of them."""
+def interleaved(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median seconds of each piece of work; they take turns, so that a disturbance hits all of them, the first in vain."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(warmups + repeats):
+    for turn in range(1 + repeats):
         for name, work in works.items():
             began = time.perf_counter()
             work()
-            if turn >= warmups:
+            if turn:
                 seconds[name].append(time.perf_counter() - began)
     return {name: statistics.median(values) for name, values in seconds.items()}
 

@@ -24,7 +24,7 @@ STAYS = 500  # scored one at a time
 
 
 def serve(sources: Sequence[str]) -> list[Row]:
-    """Measures an export of the test split's size: of PhysioNet 2019 where the official zips are given, else a simulated ward."""
+    """Measures an untrained export on the test split: of PhysioNet 2019 where the official zips are given, else of a ward."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         name, stays = _prepare(sources, folder)

@@ -96,15 +96,15 @@ def read_channel(value: dict[str, Any], where: str) -> Channel:
     """One channel; levels that are texts become the codes 0, 1, 2, ... and spellings of themselves."""
     check_keys(value, CHANNEL_KEYS, ("name",), where)
     levels, spellings = value.get("levels", []), dict(value.get("spellings", {}))
+    if unseen := [text for text in (*levels, *spellings) if text in MISSING]:
+        raise InputError(
+            f"{where}: {unseen[0]!r} cannot be a level or its spelling: in a table it means a missing value"
+        )
     text_only = any(isinstance(level, str) for level in levels)
     if text_only:
         codes = {str(level): float(code) for code, level in enumerate(levels)}
         if len(codes) < len(levels):
             raise InputError(f"{where}: levels {levels} repeat a value")
-        if unseen := [text for text in (*codes, *spellings) if text in MISSING]:
-            raise InputError(
-                f"{where}: {unseen[0]!r} cannot be a level or its spelling: in a table it means a missing value"
-            )
         spellings = codes | {text: codes.get(str(level), level) for text, level in spellings.items()}
         levels = range(len(levels))
     levels = tuple(float(level) for level in levels)

@@ -130,10 +130,11 @@ def check(neighborhood: Neighborhood) -> None:
     anchors, keys = (Attributes(*[tf.zeros(samples, tf.int32)] * 3) for samples in (2, 3))
     try:
         shape = list(tf.shape(neighborhood(anchors, keys)).numpy())
-    except Exception as error:
+    except Exception as error:  # a user's own may raise anything
         raise InputError(
             f"neighborhood is {neighborhood}, which cannot be asked about two anchors and three keys: "
-            f"{type(error).__name__}; allowed: a function of both, or an instance of a class, @SameStayWithin() in gin"
+            f"{type(error).__name__}, {str(error).partition(chr(10))[0][:200]}; "
+            "allowed: a function of both, or an instance of a class, @SameStayWithin() in gin"
         ) from error
     if shape != [2, 3]:
         raise InputError(f"neighborhood {neighborhood}: gives {shape} for two anchors and three keys; allowed: [2, 3]")

@@ -223,6 +223,11 @@ def test_bad_tables(tmp_path, old, new, message):
             '["NA", "male"]',
             "channel 2: 'NA' cannot be a level .*: in a table it means a missing value",
         ),
+        (
+            '["female", "male"]\nspellings = { f = "female", M = "male" }',
+            "[0, 1]\nspellings = { NA = 0 }",
+            "channel 2: 'NA' cannot be a level or its spelling",
+        ),
         ('M = "male"', 'nan = "male"', "channel 2: 'nan' cannot be a level or its spelling"),
         ('M = "male"', 'M = "man"', r"spelling 'M' means level man, which is not one of \['female', 'male'\]"),
         ('kind = "categorical"\nstatic', "static", r"got kind 'continuous' with levels \['female', 'male'\]"),

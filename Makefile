@@ -14,7 +14,7 @@ help:  ## this list
 $(VENV)/.installed: requirements.txt setup.py
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	  || { echo "error: ncl_tf needs Python 3.11 to 3.13; choose one with: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "installing the pinned versions into $(VENV): some 770 MB, which takes minutes"
+	@echo "installing the pinned versions into $(VENV): some 770 MB to download, 3 GB on the disk; it takes minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --requirement requirements.txt
 	$(BIN)/pip install --quiet --no-deps --editable .

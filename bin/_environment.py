@@ -1,14 +1,19 @@
-"""Imported first by every program: uses the project's .venv where no other environment is active, and finds the project."""
+"""Imported first by every program: uses the project's .venv, unless another environment is active that has what is needed,
+and finds the project."""
 
+import importlib.util
 import os
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PYTHON = ROOT / ".venv" / "bin" / "python"
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
 
-in_environment = sys.prefix != sys.base_prefix or "CONDA_PREFIX" in os.environ or "VIRTUAL_ENV" in os.environ
-python = str(PYTHON) if not in_environment and PYTHON.exists() else sys.executable
+active = sys.prefix != sys.base_prefix or "CONDA_PREFIX" in os.environ or "VIRTUAL_ENV" in os.environ
+installed = all(importlib.util.find_spec(name) for name in ("absl", "gin", "tcn"))
+elsewhere = pathlib.Path(sys.prefix) != VENV and PYTHON.exists()
+python = str(PYTHON) if elsewhere and not (active and installed) else sys.executable
 if python != sys.executable or "GLIBC_TUNABLES" not in os.environ:
     # Huge pages for large tensors, where the system has them: training steps take some 8 % less time.
     os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
@@ -16,9 +21,7 @@ if python != sys.executable or "GLIBC_TUNABLES" not in os.environ:
 
 sys.path[0] = str(ROOT)
 
-try:
-    import absl  # noqa: F401
-except ImportError:
+if not installed:
     sys.exit(
         "error: the requirements are not installed; run `make quickstart` once, or `pip install -e .` in your environment"
     )

@@ -25,22 +25,27 @@ def _guarded(main: Callable[[], None]) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        drop_output()
+        _drop_output()
     return 0
 
 
-def drop_output() -> None:
-    """Where the reader of our output, e.g. `head`, has left."""
+def show(text: str) -> None:
+    """Prints a text, of which the reader, e.g. `head`, may not want all."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """Where the reader of our output has left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parse_flags(arguments: list[str]) -> list[str]:
     if {"--help", "-help", "-h"} & set(arguments[1:]):
         described = flags.FLAGS.main_module_help().split(":\n", 1)[1]  # without the line that names the file
-        try:
-            print((sys.modules["__main__"].__doc__ or "").strip(), f"Flags:\n{described}", sep="\n\n", flush=True)
-        except BrokenPipeError:
-            drop_output()
+        show(f"{(sys.modules['__main__'].__doc__ or '').strip()}\n\nFlags:\n{described}")
         sys.exit(0)
     try:
         rest = flags.FLAGS(arguments)

@@ -127,9 +127,9 @@ class Run:
             if before.get(name) != now.get(name)
         ]
         different += [
-            f"  {name}: {value}   (the run has {self.record.get(name)})"
+            f"  {name}: {value}   (the run has {self.record[name]})"
             for name, value in facts.items()
-            if self.record.get(name) != value
+            if self.record.get(name, value) != value  # what an older version did not record is no difference
         ]
         if different:
             raise InputError(

@@ -89,6 +89,13 @@ def test_a_run_is_continued_with_the_same_configuration_wherever_the_cohort_lies
     assert contents(tmp_path) == before
 
 
+def test_a_run_is_continued_though_it_was_begun_before_a_fact_was_recorded(tmp_path: pathlib.Path) -> None:
+    started(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    run.open(CONFIG, FACTS | {"simulated": True})
+    assert run.record.items() >= FACTS.items()
+
+
 def test_another_configuration_is_refused_and_every_difference_named(tmp_path: pathlib.Path) -> None:
     started(tmp_path / "run")
     other = CONFIG.replace("alpha = 0.4", "alpha = 0.5").replace("steps = 20\n", "").replace("(1, 2)", "(1, 2, 4)")

@@ -201,6 +201,11 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
             file.attrs["simulated"] = True
 
 
+def titled(dataset: str, simulated: bool) -> str:
+    """How a dataset is named to readers: a simulated ward bears the name of the dataset whose form it has."""
+    return f"simulated {dataset}" if simulated else dataset
+
+
 def _channel_statistics(dataset: Dataset, stays: Stays, cleaned: Stays, training: np.ndarray) -> dict[str, Any]:
     """Per channel, over the training hours: share measured, share known after forward fill, range of what is known."""
     rows = stays.rows(training)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from ncl_tf.data.cohort import titled
 from ncl_tf.data.declaration import Task
 from ncl_tf.figures.figure import COLOURS, Figure, legend_below, listed, panels
 from ncl_tf.figures.sources import SPLITS, Lacking, Sources, data_text
@@ -23,7 +24,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
     canvas, axes = panels(len(found), 6.2, 3.1, columns=1)
     rows = []
     for ax, (cohort, position, task) in zip(axes, found, strict=True):
-        names = bin_names(task)
+        names, title = bin_names(task), titled(cohort.name, cohort.simulated)
         for number, split in enumerate(SPLITS):
             classes = cohort[split].classes[:, position]
             hours = np.bincount(classes[classes >= 0], minlength=task.classes)
@@ -37,7 +38,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
             )
             rows += [
                 {
-                    "dataset": cohort.name,
+                    "dataset": title,
                     "cohort": cohort.checksum,
                     "task": task.name,
                     "split": split,
@@ -48,7 +49,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
                 for name, count, part in zip(names, hours, share, strict=True)
             ]
         unit = "remaining length of stay (days)" if _in_hours(task) else task.name.replace("_", " ")
-        ax.set(xlabel=unit, ylabel="labelled hours (%)", title=data_text(cohort.name, cohort.checksum))
+        ax.set(xlabel=unit, ylabel="labelled hours (%)", title=data_text(title, cohort.checksum))
         ax.set_xticks(range(task.classes), names)
         ax.grid(False, axis="x")
     legend_below(canvas, axes)

@@ -38,8 +38,7 @@ class Judged:
     @property
     def panel(self) -> tuple[str, ...]:
         """The values of PANEL."""
-        record = self.run.record
-        return record["dataset"], record["cohort_checksum"], self.question.task, self.question.split
+        return self.run.dataset, self.run.record["cohort_checksum"], self.question.task, self.question.split
 
     @property
     def label(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 from ncl_tf import files
-from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.cohort import Cohort, titled
 from ncl_tf.errors import InputError
 from ncl_tf.figures.figure import listed, seeds_text
 
@@ -59,9 +59,14 @@ class Run:
         return (self.folder / "encoder" / "model.json").exists()
 
     @property
+    def dataset(self) -> str:
+        """The name of its dataset, for readers."""
+        return titled(self.record["dataset"], self.record.get("simulated", False))
+
+    @property
     def data(self) -> str:
         """Which data it was trained on, for captions."""
-        return data_text(self.record["dataset"], self.record["cohort_checksum"])
+        return data_text(self.dataset, self.record["cohort_checksum"])
 
 
 class Sources:
@@ -134,7 +139,7 @@ def _opened(path: str | None, checksum: str) -> Cohort:
 
 
 def data_text(dataset: str, checksum: str) -> str:
-    """A dataset's name and the first digits of the cohort's checksum, which tells real data from a simulated ward."""
+    """A dataset's name and the first digits of the cohort's checksum, which tells cohorts of one dataset apart."""
     return f"{dataset} (cohort {checksum[:8]})"
 
 

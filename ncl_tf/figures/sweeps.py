@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from ncl_tf.data.cohort import titled
 from ncl_tf.figures.figure import COLOURS, GREY, Figure, listed, panels, seeds_text
 from ncl_tf.figures.sources import SPLITS, Lacking, Sources, data_text
 from ncl_tf.paper import results, tables
@@ -114,7 +115,7 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
                 facts = {
                     "source": source,
                     "table": table.name,
-                    "dataset": table.dataset,
+                    "dataset": titled(table.dataset, row["simulated"]),
                     "split": table.split,
                     "budget": row["budget"],
                     "cohort": row["cohort_checksum"],

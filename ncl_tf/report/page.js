@@ -22,7 +22,7 @@
   open();
 }
 
-/* The patient view: one strip per vital sign, the risk beneath, and the hour under the pointer read out. */
+/* The patient view: one strip per vital sign, the score beneath, and the hour under the pointer read out. */
 class Monitor {
   constructor(box, readout, monitor, stay) {
     Object.assign(this, { box, readout, monitor, stay, count: stay.hours.length });
@@ -44,7 +44,7 @@ class Monitor {
     this.monitor.channels.forEach((channel, position) => {
       top = this.vital(channel, this.stay.values[position], position, top, narrow ? 50 : 64);
     });
-    top = this.risk(top, narrow ? 84 : 110);
+    top = this.score(top, narrow ? 84 : 110);
     const bottom = this.lanes(top);
     this.positiveHours(24, bottom);
     this.cursor = element("line", { class: "cursor", y1: 24, y2: bottom }, this.svg);
@@ -79,23 +79,23 @@ class Monitor {
     return top + height + 28;
   }
 
-  risk(top, height) {
-    const { risk } = this.stay, limit = this.monitor.threshold;
-    const y = this.strip(`Predicted risk of ${this.monitor.task}, x 100`, 0, 100, top, height);
-    const points = risk.map((value, hour) => [this.x(hour), y(100 * value)]);
+  score(top, height) {
+    const { score } = this.stay, limit = this.monitor.threshold;
+    const y = this.strip(`Predicted score for ${this.monitor.task}, x 100`, 0, 100, top, height);
+    const points = score.map((value, hour) => [this.x(hour), y(100 * value)]);
     const ends = [[points[0][0], y(0)], [points[points.length - 1][0], y(0)]];
     element("path", { class: "area", d: path([ends[0], ...points, ends[1]]) }, this.svg);
-    element("path", { class: "trace risk", d: path(points) }, this.svg);
+    element("path", { class: "trace score", d: path(points) }, this.svg);
     element("line", { class: "threshold", x1: this.left, x2: this.right, y1: y(100 * limit), y2: y(100 * limit) }, this.svg);
     element("text", { class: "scale", x: this.left - 8, y: y(100 * limit) + 4, "text-anchor": "end" }, this.svg, `${100 * limit}`);
     const [value, note] = this.numbers(top + 18, height);
     this.readings.push((hour) => {
-      const alarm = risk[hour] > limit;
-      value.textContent = (100 * risk[hour]).toFixed(1);
-      value.setAttribute("class", "value riskvalue");
+      const alarm = score[hour] > limit;
+      value.textContent = (100 * score[hour]).toFixed(1);
+      value.setAttribute("class", "value scorevalue");
       note.textContent = alarm ? "alarm" : "no alarm";
       note.setAttribute("class", alarm ? "alarm" : "");
-      return `risk ${value.textContent}, ${note.textContent}`;
+      return `score ${value.textContent}, ${note.textContent}`;
     });
     return top + height + 26;
   }
@@ -121,7 +121,7 @@ class Monitor {
   lanes(top) {
     const lanes = {
       label: this.stay.label.map((label) => label === 1),
-      alarm: this.stay.risk.map((risk) => risk > this.monitor.threshold),
+      alarm: this.stay.score.map((score) => score > this.monitor.threshold),
     };
     for (const [name, hours] of Object.entries(lanes)) {
       element("text", { x: this.left - 8, y: top + 9, "text-anchor": "end" }, this.svg, name);

@@ -13,7 +13,7 @@ from typing import Any
 from ncl_tf import figures, files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.report import patient, provenance, summary, tables
-from ncl_tf.report.sources import Source
+from ncl_tf.report.sources import Source, trainings
 from ncl_tf.report.tables import escape
 from ncl_tf.runs import code_version
 
@@ -43,9 +43,9 @@ def build(
 ) -> str:
     """The page's text."""
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    datasets = dict.fromkeys(training.record["dataset"] for source in read for training in source.trainings)
+    names = dict.fromkeys(summary.cohort_names(trainings(read), cohorts).values())
     return string.Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
-        title=escape(", ".join(datasets)),
+        title=escape(", ".join(names)),
         style=style,
         style_hash=_hash(style),
         script=script,

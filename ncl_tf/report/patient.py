@@ -45,7 +45,7 @@ VITALS = {
 
 
 def monitors(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """For each cohort and binary task that a classifier was exported for: the stays with their values, risks and labels."""
+    """For each cohort and binary task that a classifier was exported for: the stays with their values, scores and labels."""
     best: dict[tuple[str, str], tuple[Training, dict[str, Any], pathlib.Path]] = {}
     for training, judged, folder in _classifiers(sources):
         key = (training.record["cohort_checksum"], judged["question"]["task"])
@@ -78,7 +78,7 @@ def _monitor(training: Training, judged: dict[str, Any], folder: pathlib.Path) -
     model, dataset = ncl_tf.load(folder), training.record["dataset"]
     task = [declared.name for declared in model.dataset.tasks].index(judged["question"]["task"])
     stays = simulated(dataset, task)
-    risk = model.score_stays(stays)[:, 1]
+    scores = model.score_stays(stays)[:, 1]
     columns = {channel.name: column for column, channel in enumerate(model.dataset.channels)}
     vitals = [stays.values[:, columns[name]] for name in VITALS[dataset]]
     return {
@@ -91,7 +91,7 @@ def _monitor(training: Training, judged: dict[str, Any], folder: pathlib.Path) -
             {
                 "hours": stays.values[rows, columns[model.dataset.hour]].astype(int).tolist(),
                 "values": [_numbers(values[rows], 1) for values in vitals],
-                "risk": _numbers(risk[rows], 4),
+                "score": _numbers(scores[rows], 4),
                 "label": [None if np.isnan(label) else int(label) for label in stays.labels[rows, task]],
             }
             for first, length in zip(stays.first_rows, stays.lengths, strict=True)

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.cohort import Cohort, titled
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.evaluation.question import share_of_labels
 from ncl_tf.paper.compare import HEADS, METRICS, Comparison
@@ -39,7 +39,7 @@ def section(sources: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str
     trainings = all_trainings(sources)
     judged = sum(len(training.evaluations) for training in trainings)
     best = best_results(sources)
-    names = _names(trainings, cohorts)
+    names = cohort_names(trainings, cohorts)
     sentences = [_data(names, cohorts), _runs(sources, trainings, judged)]
     known = [cohort for cohort in cohorts.values() if cohort]
     for (checksum, task, metric), (result, compared) in best.items():
@@ -110,11 +110,11 @@ def _of_run(training: Training, judged: dict[str, Any], metric: str) -> Result:
     return Result(100 * judged["metrics"][metric], f"95 % interval {low} to {high}", who)
 
 
-def _names(trainings: Sequence[Training], cohorts: dict[str, Cohort | None]) -> dict[str, str]:
-    """Cohorts' checksums -> their names; a simulated ward bears that of the dataset whose form it has."""
+def cohort_names(trainings: Sequence[Training], cohorts: dict[str, Cohort | None]) -> dict[str, str]:
+    """Cohorts' checksums -> their names, for readers."""
     datasets = {training.record["cohort_checksum"]: training.record["dataset"] for training in trainings}
     return {
-        checksum: f"simulated {datasets[checksum]}" if cohort and cohort.simulated else datasets[checksum]
+        checksum: titled(datasets[checksum], cohort is not None and cohort.simulated)
         for checksum, cohort in cohorts.items()
     }
 

@@ -31,7 +31,7 @@ def test_counts_equal_loops(mimic_ward_cohort):
 
 def test_text_has_the_counts_beside_the_paper_only_where_the_stays_are_split_as_there(ward_cohort, tmp_path):
     text = describe(ward_cohort)
-    assert "physionet2019, 40 columns, the first 5 static" in text
+    assert ": simulated physionet2019, 40 columns, the first 5 static" in text
     stays = re.search(r"^stays +(.*)$", text, re.MULTILINE)[1]
     assert stays.split() == [str(len(Cohort(ward_cohort)[split].patient_windows)) for split in SPLITS]
     assert "in the paper" not in text

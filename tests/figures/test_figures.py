@@ -127,7 +127,7 @@ def test_a_figure_has_data_labels_caption_and_files(
 ) -> None:
     figure = made[name]
     assert len(figure.data)
-    assert re.search(r"Data: .*(physionet2019|mimic3_benchmark) \(cohort [0-9a-f]{8}\)", figure.caption)
+    assert re.search(r"Data: .*simulated (physionet2019|mimic3_benchmark) \(cohort [0-9a-f]{8}\)", figure.caption)
     assert name == "length_of_stay_bins" or re.search(r"Budget 'smoke'; [12] seeds?", figure.caption)
     assert 40 < len(figure.alt) < 900
     shown = [ax for ax in figure.canvas.axes if ax.get_label() != "<colorbar>"]
@@ -203,7 +203,7 @@ def test_real_points_of_the_sweep_are_the_evaluations_metrics(
     row = tables.load("alpha_n_w_physionet2019").rows[0]
     other = score(row, SEEDS[1]) - 0.3
     data = made["alpha_n_w"].data
-    point = data[(data["dataset"] == "physionet2019") & (data["metric"] == "utility") & (data["alpha"] == 0)]
+    point = data[(data["dataset"] == "simulated physionet2019") & (data["metric"] == "utility") & (data["alpha"] == 0)]
     assert point["mean"].item() == pytest.approx(50 * (judged["metrics"]["utility"] + other))
 
 
@@ -328,7 +328,9 @@ def test_all_leaves_out_what_cannot_be_drawn(
     assert names == {f"length_of_stay_bins.{form}" for form in ("png", "svg", "csv", "json")}
 
 
-def test_bad_requests(reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_bad_requests(
+    reproduced: pathlib.Path, ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     run_dir = next((reproduced / "runs").iterdir())
     (tmp_path / "letters").mkdir()
     for folders, names, cohort, message in [
@@ -347,6 +349,7 @@ def test_bad_requests(reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path,
             "figure 'alpha_n_w' needs results of bin/reproduce --table=alpha_n_w_mimic3 or ",
         ),
         ([run_dir], ["length_of_stay_bins"], None, "figure 'length_of_stay_bins' needs a cohort with a task in bins"),
+        ([], ["length_of_stay_bins"], ward_cohort, f"given: {ward_cohort}"),
         ([run_dir], None, mimic_ward_cohort, "another cohort than that of the runs"),
     ]:
         with pytest.raises(InputError, match=re.escape(message)):

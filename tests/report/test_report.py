@@ -166,7 +166,7 @@ def read(path: pathlib.Path) -> pd.DataFrame:
     return pd.read_csv(path, sep="|")
 
 
-def test_risks_are_the_classifiers(reported, text, tmp_path):
+def test_scores_are_the_classifiers(reported, text, tmp_path):
     """The best classifier's, stay by stay through `score`, from files read by pandas."""
     (monitor,) = shown(text)
     assert monitor["model"] == "ncl_w-seed1111, sepsis-mlp"
@@ -175,7 +175,7 @@ def test_risks_are_the_classifiers(reported, text, tmp_path):
     frames = {tuple(frame["HR"].dropna()): frame for frame in map(read, sorted((tmp_path / "ward").glob("*.psv")))}
     for stay in monitor["stays"][:3]:
         frame = frames[tuple(value for value in stay["values"][0] if value is not None)]
-        np.testing.assert_allclose(stay["risk"], model.score(frame)[:, 1], atol=1e-4)
+        np.testing.assert_allclose(stay["score"], model.score(frame)[:, 1], atol=1e-4)
         assert stay["label"] == frame["SepsisLabel"].tolist()
         assert stay["hours"] == frame["ICULOS"].tolist()
 
@@ -236,7 +236,7 @@ def test_arrow_keys_move_the_hour(opened):
     assert opened.run(HOUR) == opened.run("Number(document.getElementById('monitor').getAttribute('aria-valuemax'))")
     told = opened.run("document.getElementById('monitor').getAttribute('aria-valuetext')")
     assert told == opened.run(READOUT)
-    for part in ("Hour ", "heart rate ", " beats/min", "risk ", "alarm", "label: "):
+    for part in ("Hour ", "heart rate ", " beats/min", "score ", "alarm", "label: "):
         assert part in told
 
 
@@ -251,8 +251,8 @@ def test_the_pointer_reads_the_hour_out(opened):
         hours.append(opened.run(HOUR))
     assert hours == sorted(set(hours))
     # What is read out are the numbers behind the picture.
-    risk = opened.run(f"JSON.parse(document.getElementById('monitors').textContent)[0].stays[0].risk[{hours[-1]}]")
-    assert f"risk {100 * risk:.1f}, " in opened.run(READOUT)
+    score = opened.run(f"JSON.parse(document.getElementById('monitors').textContent)[0].stays[0].score[{hours[-1]}]")
+    assert f"score {100 * score:.1f}, " in opened.run(READOUT)
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):

@@ -106,6 +106,7 @@ def test_simulated_wards_are_not_held_against_the_paper(ward_cohort, tmp_path):
     assert cohort.simulated
     found = sources.read([write_run(tmp_path / "run", ward_cohort)])
     told = page.build(found, {cohort.checksum: cohort}, [], [])
+    assert "Report on simulated physionet2019<" in told
     assert "A simulated ward, so ours alone." in told
     assert "25,813" not in told
     assert "beside the paper's figures, which are of real patients, they say nothing" in told

@@ -180,6 +180,8 @@ def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Tab
             raise InputError(
                 f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which {who}; "
                 f"it has {', '.join(table.column_names)}"
+                + "; commas separate columns"
+                * (path.suffix == ".csv" and len(table.column_names) == 1)
             )
     if not len(table):
         raise InputError(f"{path}: no rows")

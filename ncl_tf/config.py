@@ -99,10 +99,10 @@ def _parse(parse, where: str) -> None:
         parse()
     except OSError as error:
         missing = re.search(r"Unable to open file: (.*)\. Searched", str(error))
-        what = (
-            "no such gin file" if missing is None or missing[1] == where else f"includes {missing[1]!r}: no such file"
-        )
-        raise InputError(f"{where}: {what}, neither here nor in {GIN_FOLDER.name}/") from error
+        what, file = "no such gin file", where
+        if missing is not None and missing[1] != where:
+            what, file = f"includes {missing[1]!r}: no such file", missing[1]
+        raise InputError(f"{where}: {what}, neither here nor in {GIN_FOLDER.name}/{_near_file(file)}") from error
     except SyntaxError as error:
         reason = re.sub(r"malformed node or string.*", "neither a value nor a reference; texts need quotes", str(error))
         raise InputError(f"{where}: not valid gin: {reason}") from error
@@ -110,6 +110,12 @@ def _parse(parse, where: str) -> None:
         raise InputError(f"{where}: not valid gin: {error.args[0]} (line {error.args[1][0]})") from error
     except (ValueError, TypeError, AttributeError, ImportError) as error:
         raise InputError(f"{where}: {str(error).splitlines()[0]}{_suggestion(str(error))}") from error
+
+
+def _near_file(file: str) -> str:
+    known = [str(path.relative_to(GIN_FOLDER.parent).with_suffix("")) for path in GIN_FOLDER.rglob("*.gin")]
+    near = difflib.get_close_matches(str(pathlib.Path(file).with_suffix("")), known, n=1)
+    return f". Did you mean {near[0] + '.gin'!r}?" if near else ""
 
 
 def _suggestion(message: str) -> str:
@@ -124,7 +130,7 @@ def _suggestion(message: str) -> str:
         names = list(inspect.signature(gin.get_configurable(parameter[1])).parameters)
         near = difflib.get_close_matches(parameter[2], names, n=1)
         return f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(names)}."
-    return ""
+    return " If it is yours, name its module by --import." if message.startswith("No configurable matching") else ""
 
 
 def _macros() -> tuple[set[str], set[str]]:

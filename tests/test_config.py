@@ -41,6 +41,10 @@ def refusal(*files: str, params: tuple[str, ...] = ()) -> str:
             "SameStayWithin.windw = 3",
             "Configurable 'SameStayWithin' doesn't have a parameter named 'windw'. Did you mean 'window'?",
         ),
+        (
+            "train.method = @sophisticated",
+            "No configurable matching reference '@sophisticated'. If it is yours, name its module by --import.",
+        ),
         ("train.method = @momentum_contras", "No configurable matching reference '@momentum_contras'. Did you mean"),
     ],
 )
@@ -54,6 +58,7 @@ def test_malformed_files_and_unknown_bindings_are_told(text: str, message: str, 
 
 def test_files_that_are_not_there_or_not_text_are_told(tmp_path: pathlib.Path) -> None:
     assert refusal("no_such.gin") == "no_such.gin: no such gin file, neither here nor in gin/"
+    assert refusal("gin/paper/physionet2019/nclw.gin").endswith(". Did you mean 'gin/paper/physionet2019/ncl_w.gin'?")
     assert refusal(str(tmp_path)).startswith(f"{tmp_path}: no such gin file")
     (tmp_path / "cohort.h5").write_bytes(b"\x89HDF\r\n\xff")
     assert refusal(str(tmp_path / "cohort.h5")).startswith(f"{tmp_path / 'cohort.h5'}: ")

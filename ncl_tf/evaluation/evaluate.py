@@ -109,6 +109,11 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
                 f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE with a "
                 f"NAME of {', '.join(inspect.signature(factories.protocol).parameters)}"
             )
+    if cohort is None and not pathlib.Path(config.macro("cohort")).exists():
+        raise InputError(
+            f"{config.macro('cohort')}: no such file, and the run was trained on it; if it has moved, or the path holds for "
+            "another folder than this one, name it by --cohort"
+        )
     data = Cohort(cohort or config.macro("cohort"))
     if len(data.columns) != run.record["columns"]:
         raise InputError(

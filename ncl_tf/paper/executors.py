@@ -214,7 +214,9 @@ class Ray:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}") from error
+            raise InputError(
+                f"--ray_address={address}: {str(error).splitlines()[0]}; `ray status` on its machine tells the address"
+            ) from error
         self.parallel = self._fitting(gpus_per_job)
         ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
         self._execute = ray.remote(num_cpus=self._threads, num_gpus=gpus_per_job, max_retries=RAY_RETRIES)(execute)

@@ -36,6 +36,13 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
 ) -> None:
     with pytest.raises(InputError, match="42 columns, but the run was trained on 40"):
         evaluate(ncl_w, Question(), cohort=str(mimic_ward_cohort))
+    elsewhere = shutil.copytree(ncl_w, tmp_path / "run")
+    config = (elsewhere / "config.gin").read_text().replace(str(ward_cohort), "gone.h5")
+    (elsewhere / "config.gin").write_text(config)
+    with pytest.raises(
+        InputError, match=r"gone\.h5: no such file, and the run was trained on it; .*name it by --cohort"
+    ):
+        evaluate(elsewhere, Question())
     copy = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
     assert load_run(ncl_w, str(copy), ())[1].path == copy
     with h5py.File(copy, "r+") as file:

@@ -175,13 +175,12 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
 def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Table, Callable[[int], str]]:
     """A table with rows and each of the columns once, and what tells a row's place in the file."""
     table = read_table(path)
+    hint = "; commas separate columns" if path.suffix == ".csv" and len(table.column_names) == 1 else ""
     for name in columns:
         if table.column_names.count(name) != 1:
             raise InputError(
                 f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which {who}; "
-                f"it has {', '.join(table.column_names)}"
-                + "; commas separate columns"
-                * (path.suffix == ".csv" and len(table.column_names) == 1)
+                f"it has {', '.join(table.column_names)}{hint}"
             )
     if not len(table):
         raise InputError(f"{path}: no rows")

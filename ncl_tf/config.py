@@ -113,6 +113,7 @@ def _parse(parse, where: str) -> None:
 
 
 def _near_file(file: str) -> str:
+    """The project's gin file whose path is nearest to that of one that is not there."""
     known = [str(path.relative_to(GIN_FOLDER.parent).with_suffix("")) for path in GIN_FOLDER.rglob("*.gin")]
     near = difflib.get_close_matches(str(pathlib.Path(file).with_suffix("")), known, n=1)
     return f". Did you mean {near[0] + '.gin'!r}?" if near else ""

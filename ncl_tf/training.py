@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ncl_tf import files
 from ncl_tf.config import bindings
-from ncl_tf.data.cohort import Cohort, titled
+from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.distribution import Alone
 from ncl_tf.encoders import Encoder
@@ -213,8 +213,9 @@ def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
 def _announce(
     run: Run, cohort: Cohort, model: keras.Model, hours: int, plan: FixedSteps | EarlyStopping, first: int, group: Alone
 ) -> None:
-    data = f"{titled(cohort.name, cohort.simulated)} ({cohort.path})"
-    print(f"{run.folder}: {model.name} on {data}, {hours:,} training hours, {len(cohort.columns)} columns")
+    print(
+        f"{run.folder}: {model.name} on {cohort.title} ({cohort.path}), {hours:,} training hours, {len(cohort.columns)} columns"
+    )
     print(f"  {plan.describe(hours)}, seed {model.seed}")
     if hasattr(model, "queue_size"):
         print(

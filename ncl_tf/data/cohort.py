@@ -125,6 +125,11 @@ class Cohort:
         if version and "preprocessor" not in file.attrs:
             raise InputError(f"{self.path}: no attribute 'preprocessor', which a file of format version {version} has")
 
+    @property
+    def title(self) -> str:
+        """Its dataset's name, for readers."""
+        return titled(self.name, self.simulated)
+
     def __getitem__(self, split: str) -> SplitData:
         if split not in SPLITS:
             raise InputError(f"no split {split!r}; a cohort has {', '.join(SPLITS)}")

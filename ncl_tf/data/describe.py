@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 
-from ncl_tf.data.cohort import Cohort, titled
+from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.datasets import PAPER_COUNTS
 from ncl_tf.data.splits import SPLITS
 
@@ -36,8 +36,7 @@ def describe(path: str | pathlib.Path, channels: bool = True) -> str:
     table, paper = counts(cohort), PAPER_COUNTS.get(cohort.name, {})
     published = paper.get("stays") == table[""]["stays"]
     lines = [
-        f"{cohort.path}: {titled(cohort.name, cohort.simulated)}, {len(cohort.columns)} columns, "
-        f"the first {cohort.static_columns} static",
+        f"{cohort.path}: {cohort.title}, {len(cohort.columns)} columns, the first {cohort.static_columns} static",
         "",
         f"{'':34}{'train':>12}{'val':>12}{'test':>12}",
     ]

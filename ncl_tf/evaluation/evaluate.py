@@ -109,12 +109,13 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
                 f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE with a "
                 f"NAME of {', '.join(inspect.signature(factories.protocol).parameters)}"
             )
-    if cohort is None and not pathlib.Path(config.macro("cohort")).exists():
+    path = pathlib.Path(cohort or config.macro("cohort"))
+    if not cohort and not path.exists():
         raise InputError(
-            f"{config.macro('cohort')}: no such file, and the run was trained on it; if it has moved, or the path holds for "
-            "another folder than this one, name it by --cohort"
+            f"{path}: no such file, and the run was trained on it; if it has moved, or the path holds for another folder "
+            "than this one, name it by --cohort"
         )
-    data = Cohort(cohort or config.macro("cohort"))
+    data = Cohort(path)
     if len(data.columns) != run.record["columns"]:
         raise InputError(
             f"{data.path}: {len(data.columns)} columns, but the run was trained on {run.record['columns']}"

@@ -58,7 +58,7 @@ def make(
                 figures.append(DRAWN_BY[name](sources).laid_out())
         except Lacking as error:
             if names is not None:
-                given = ", ".join(map(str, [*folders, *([cohort] if cohort else [])])) or "nothing"
+                given = ", ".join(str(path) for path in (*folders, cohort) if path) or "nothing"
                 raise InputError(f"figure {name!r} needs {error}; given: {given}") from error
             left_out(name, str(error))
     return figures

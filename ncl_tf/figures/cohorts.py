@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 
-from ncl_tf.data.cohort import titled
 from ncl_tf.data.declaration import Task
 from ncl_tf.figures.figure import COLOURS, Figure, legend_below, listed, panels
 from ncl_tf.figures.sources import SPLITS, Lacking, Sources, data_text
@@ -24,7 +23,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
     canvas, axes = panels(len(found), 6.2, 3.1, columns=1)
     rows = []
     for ax, (cohort, position, task) in zip(axes, found, strict=True):
-        names, title = bin_names(task), titled(cohort.name, cohort.simulated)
+        names = bin_names(task)
         for number, split in enumerate(SPLITS):
             classes = cohort[split].classes[:, position]
             hours = np.bincount(classes[classes >= 0], minlength=task.classes)
@@ -38,7 +37,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
             )
             rows += [
                 {
-                    "dataset": title,
+                    "dataset": cohort.title,
                     "cohort": cohort.checksum,
                     "task": task.name,
                     "split": split,
@@ -49,7 +48,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
                 for name, count, part in zip(names, hours, share, strict=True)
             ]
         unit = "remaining length of stay (days)" if _in_hours(task) else task.name.replace("_", " ")
-        ax.set(xlabel=unit, ylabel="labelled hours (%)", title=data_text(title, cohort.checksum))
+        ax.set(xlabel=unit, ylabel="labelled hours (%)", title=data_text(cohort.title, cohort.checksum))
         ax.set_xticks(range(task.classes), names)
         ax.grid(False, axis="x")
     legend_below(canvas, axes)

@@ -29,8 +29,9 @@ quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) o
 	bin/report --runs=$(WARD)/ncl_w --output=$(WARD)/report.html --overwrite
 	@echo "done: look at $(CURDIR)/$(WARD)/report.html in a browser; bin/train --help says what else can be trained; the README goes on from here"
 
-lint: $(VENV)/.installed  ## style checks (ruff)
+lint: $(VENV)/.installed  ## style (ruff) and the one way of dependencies (import-linter)
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 
 test: $(VENV)/.installed lint  ## all tests that fit into a few minutes, two at a time
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
@@ -39,7 +40,7 @@ test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ra
 	$(BIN)/pytest -m slow
 
 tables: $(VENV)/.installed  ## rebuild the README's tables from results/
-	$(BIN)/python -m ncl_tf.readme
+	$(BIN)/python -m ncl_tf.reporting.readme
 
 clean:  ## remove the environment and the quickstart's files
 	rm -rf $(VENV) $(WARD)

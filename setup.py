@@ -15,7 +15,7 @@ setup(
     license="MIT",
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["ncl_tf", "ncl_tf.*", "data_prep", "data_prep.*"]),
-    package_data={"ncl_tf.paper": ["*.toml", "tables/*.toml"], "ncl_tf.report": ["*.html", "*.css", "*.js"]},
+    package_data={"ncl_tf.paper": ["*.toml", "tables/*.toml"], "ncl_tf.reporting.report": ["*.html", "*.css", "*.js"]},
     install_requires=[
         "absl-py>=2.1,<3",
         "gin-config>=0.5,<0.6",
@@ -34,6 +34,6 @@ setup(
     ],
     extras_require={
         "cluster": ["ray>=2.40,<3"],
-        "test": ["pytest>=8", "pytest-xdist>=3.6", "ray>=2.40,<3", "ruff>=0.6"],
+        "test": ["import-linter>=2", "pytest>=8", "pytest-xdist>=3.6", "ray>=2.40,<3", "ruff>=0.6"],
     },
 )

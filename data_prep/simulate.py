@@ -20,7 +20,8 @@ from absl import flags
 
 from data_prep import common
 from ncl_tf import cli
-from ncl_tf.data.simulate import FORMS, write_ward
+from ncl_tf.data.simulator.ward import FORMS, write_ward
+from ncl_tf.data.sources.common import progress
 
 STAYS = flags.DEFINE_integer("stays", 2000, "Number of stays.")
 SEED = flags.DEFINE_integer("seed", 0, "Seed of the ward.")
@@ -38,7 +39,7 @@ POSITIVE = {"physionet2019": "septic", "mimic3_benchmark": "fatal"}
 def main() -> None:
     output = flags.FLAGS.output.rstrip("/")
     # The delay lets bad flags fail before the bar shows.
-    with common.progress(None, "simulating", total=STAYS.value, delay=0.1) as bar:
+    with progress(None, "simulating", total=STAYS.value, delay=0.1) as bar:
         ward = write_ward(STAYS.value, SEED.value, pathlib.Path(output), FORM.value, bar.update, flags.FLAGS.overwrite)
     print(
         f"{ward['stays']:,} stays, {ward['hours']:,} hours, {ward['positive_stays']:,} {POSITIVE[FORM.value]} stays, "

@@ -3,10 +3,12 @@
 import os
 from typing import TYPE_CHECKING
 
+from ncl_tf.version import VERSION
+
 if TYPE_CHECKING:
     from ncl_tf.serving.loading import Model
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow starts: its notes are not for our users
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from data_prep import mimic3_benchmark, physionet2019
 from ncl_tf.data.cohort import write_cohort
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
-from ncl_tf.data.simulate import write_ward
+from ncl_tf.data.simulator.ward import write_ward
+from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -13,8 +13,10 @@ tf.config.set_logical_device_configuration(
 )
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from ncl_tf import config, distribution, runs, training  # noqa: E402 - it starts TensorFlow
+from ncl_tf import runs  # noqa: E402 - it starts TensorFlow
 from ncl_tf.errors import InputError  # noqa: E402
+from ncl_tf.serving.export import export_encoder  # noqa: E402
+from ncl_tf.training import config, distribution, trainer  # noqa: E402 - it starts TensorFlow
 
 cohort, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 SMALL = {"cohort": cohort, "fast": False, "encoder.dilations": (1,), "encoder.filters": 8}
@@ -30,7 +32,7 @@ METHODS = {
 def train(method: str, name: str, gather=distribution.Alone, **macros) -> pathlib.Path:
     bound = METHODS[method] | macros
     config.load([f"paper/physionet2019/{method}.gin"], [f"{name} = {value!r}" for name, value in bound.items()])
-    training.train(runs.Run(folder / name), gather)
+    trainer.train(runs.Run(folder / name), gather, export=export_encoder)
     return folder / name
 
 

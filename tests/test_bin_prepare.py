@@ -15,7 +15,7 @@ import h5py
 import pytest
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.simulate import write_ward
+from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.splits import SPLITS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

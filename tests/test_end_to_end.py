@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf import config, runs, training
+from ncl_tf import runs
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.errors import InputError
+from ncl_tf.serving.export import export_encoder
+from ncl_tf.training import config, trainer
 from processes import ROOT, finish, start, wait_for
 
 TINY = {
@@ -44,7 +46,7 @@ def params(method: str, data: pathlib.Path, **macros) -> list[str]:
 def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet2019/end_to_end", **macros) -> None:
     config.load([f"paper/{method}.gin"], params(method, data, **macros))
     with config.plain_errors():
-        training.train(runs.Run(run_dir))
+        trainer.train(runs.Run(run_dir), export=export_encoder)
 
 
 def record(run_dir: pathlib.Path) -> dict:

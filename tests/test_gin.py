@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 
-from ncl_tf import config, factories, plans, training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.methods.momentum import MomentumContrast
-from ncl_tf.neighborhoods import Intersection, SameLabel, SameStayWithin
+from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWithin
+from ncl_tf.training import config, factories, plans, trainer
 
 FILES = sorted(str(path.relative_to(config.GIN_FOLDER)) for path in config.GIN_FOLDER.rglob("*.gin"))
 RHO = {"physionet2019": 0.99, "mimic3_benchmark": 0.999}  # paper, section 5.3
@@ -75,7 +75,7 @@ def load(*files: str, **macros) -> dict:
     """Bindings of `train`, macros and references resolved."""
     params = {"cohort": "nowhere.h5", "fast": False, "jit_compile": False} | macros
     config.load(files, [f"{name} = {value!r}" for name, value in params.items()])
-    return gin.get_bindings(training.train)
+    return gin.get_bindings(trainer.train)
 
 
 def build(*files: str, cohort: Cohort, **macros) -> tuple[MomentumContrast, dict]:
@@ -167,7 +167,7 @@ def test_an_autoencoders_file_builds_and_trains_two_steps(name: str, cohorts: di
     assert not model.encoder.normalize
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     model.build((None, model.window_hours, len(cohort.columns)))
-    samples = training.Samples(model, cohort, "train")
+    samples = trainer.Samples(model, cohort, "train")
     batches = samples.batches(bound["batch_size"], bound["seed"])
     logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
     assert np.isfinite(logs["loss"]).all()
@@ -189,7 +189,7 @@ def test_an_end_to_end_file_builds_and_trains_two_steps(name: str, cohorts: dict
     share = np.nanmean(labels)
     expected = [0.5 / (1 - share), 0.5 / share] if task == "sepsis" else [1] * cohort.tasks[model.task].classes
     np.testing.assert_allclose(model.class_weights, expected, rtol=1e-6)
-    samples = training.Samples(model, cohort, "train")
+    samples = trainer.Samples(model, cohort, "train")
     assert samples.count == np.sum(~np.isnan(labels))
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     model.build((None, model.window_hours, len(cohort.columns)))

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from data_prep import physionet2019
-from ncl_tf import config, runs, training
+from ncl_tf import runs
 from ncl_tf.data import PHYSIONET2019, Cohort, write_cohort
-from ncl_tf.data.simulate import write_ward
+from ncl_tf.data.simulator.ward import write_ward
+from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.evaluate import load_run
-from ncl_tf.evaluation.heads import Samples, class_weights, embedder, fit, make_head, predictor
+from ncl_tf.evaluation.heads import Samples, embedder, fit, predictor
+from ncl_tf.networks.heads import class_weights, make_head
+from ncl_tf.serving.export import export_encoder
+from ncl_tf.training import config, trainer
 
 SMALL = ["steps = 200", "batch_size = 128", "queue_size = 4096", "encoder.filters = 32", "jit_compile = False"]
 
@@ -29,7 +32,7 @@ def test_quickstart_learns(seed, size, params, tmp_path):
     stays, checksum = physionet2019.read_stays([tmp_path / "ward"])
     write_cohort(tmp_path / "ward.h5", PHYSIONET2019, stays, random_split(stays.ever_positive(), seed), checksum)
     config.load(["gin/quickstart.gin"], [f"cohort = '{tmp_path}/ward.h5'", *params])
-    training.train(runs.Run(tmp_path / "run"))
+    trainer.train(runs.Run(tmp_path / "run"), export=export_encoder)
 
     last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
     assert last["val_accuracy"] >= 100 / config.macro("queue_size")

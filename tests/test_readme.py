@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf import readme
-from ncl_tf.benchmarks.serve import export_untrained
+from benchmarks.serve import export_untrained
 from ncl_tf.data import Cohort
+from ncl_tf.reporting import readme
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

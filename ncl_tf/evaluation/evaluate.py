@@ -4,26 +4,22 @@ import dataclasses
 import inspect
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gin
 import keras
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 
-from ncl_tf import config, factories, files, training  # noqa: F401 - a run's configuration binds training
-from ncl_tf.data.cohort import Cohort, SplitData
-from ncl_tf.data.declaration import Task
+from ncl_tf import files  # noqa: F401 - a run's configuration binds training
+from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import Fitted, Progress, no_progress
+from ncl_tf.evaluation.predictions import Scores, check_psv, write, write_predictions
 from ncl_tf.evaluation.protocol import Judge, Judged
 from ncl_tf.evaluation.question import Question
 from ncl_tf.methods.supervised import Classifier
-from ncl_tf.runs import Run, environment
-from ncl_tf.serving import predict
-from ncl_tf.serving.export import export_classifier
+from ncl_tf.runs import Run, bindings, environment
+from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's configuration binds training
 
 
 def evaluate(
@@ -35,6 +31,7 @@ def evaluate(
     psv: pathlib.Path | None = None,
     report: Callable[[int, float, float], None] = lambda *_: None,
     progress: Progress = no_progress,
+    export: Callable[..., None] | None = None,
 ) -> dict[str, Any]:
     """Answers a question about the run in `folder`, writes `evaluations/<name>.*` there and returns the JSON's content.
 
@@ -47,6 +44,7 @@ def evaluate(
         psv: a new or empty folder for the predictions in the challenge's form.
         report: called after each epoch with its number and both losses.
         progress: of embedding, of each epoch and of predictions.
+        export: writes the classifier, `ncl_tf.serving.export.export_classifier`; None: no export.
     """
     began = time.monotonic()
     run, data, model = load_run(folder, cohort, gin_params)
@@ -73,18 +71,18 @@ def evaluate(
         "run": {
             key: run.record[key] for key in ("seed", "budget", "dataset", "cohort_checksum", "step", "wall_seconds")
         },
-        "config": config.bindings((run.folder / "config.gin").read_text(encoding="utf-8")),
+        "config": bindings((run.folder / "config.gin").read_text(encoding="utf-8")),
         "wall_seconds": time.monotonic() - began,
         **environment(),
     }
     output.unlink(missing_ok=True)  # what it told is no longer true of the files beside it
     write_predictions(output.with_suffix(".parquet"), data[question.split], judge.position, predictions)
-    if question.features == "representation":
-        export_classifier(output.with_suffix("") / "classifier", judged.classifier, data, run.record, result)
+    if export and question.features == "representation":
+        export(output.with_suffix("") / "classifier", judged.classifier, data, run.record, result)
     files.write_json(output, result)
     if psv:
         split = data[question.split]
-        predict.write(psv, predict.Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
+        write(psv, Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
     return result
 
 
@@ -101,9 +99,9 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
             "start the same bin/train command again"
         )
     config.load_again(folder / "config.gin", [])
-    trained = config.bindings(gin.config_str())
+    trained = bindings(gin.config_str())
     config.load_again(folder / "config.gin", gin_params)
-    for name, value in config.bindings(gin.config_str()).items():
+    for name, value in bindings(gin.config_str()).items():
         if value != trained.get(name) and not name.startswith("protocol."):
             raise InputError(
                 f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE with a "
@@ -162,28 +160,3 @@ def answer(judge: Judge, question: Question, run: Run, model: keras.Model) -> Ju
     if question.fine_tune:
         return judge.fine_tuned(model.encoder, question.head)
     return judge.frozen(model.encoder, question.head)
-
-
-def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:
-    """Every hour of the split: stay, hour, label (null where unlabelled) and the probability of each class."""
-    columns = {
-        "stay": np.repeat(split.stay_names, split.lengths),
-        "hour": split.hour,
-        "label": pa.array(split.labels[:, task], from_pandas=True),
-    }
-    columns |= {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
-    with files.atomic_path(path) as partial:
-        pa.parquet.write_table(pa.table(columns), partial)
-
-
-def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
-    """Refuses, before any work is done, what cannot be written in the challenge's form or would mix with other files."""
-    if task.kind != "binary":
-        raise InputError(
-            f"--write_psv: the challenge's form is for binary tasks, and {task.name!r} has {task.classes} classes"
-        )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is not an empty folder; name a new one for --write_psv")
-    for stay in stays:
-        if "/" in stay:
-            raise InputError(f"--write_psv: stay {stay!r} cannot name a file")

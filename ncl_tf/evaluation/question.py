@@ -6,8 +6,8 @@ from typing import Any
 
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.errors import InputError
+from ncl_tf.networks import HEADS
 
-HEADS = ("linear", "mlp")
 FEATURES = ("representation", "last_hour", "window")
 
 

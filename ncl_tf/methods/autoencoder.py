@@ -2,19 +2,18 @@
 
 from typing import NamedTuple
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.cohort import SplitData
 from ncl_tf.data.windows import Batch
-from ncl_tf.decoders import Decoder
-from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.fast.pieces import means_in_pieces
+from ncl_tf.methods.base import Method, Step
+from ncl_tf.networks.decoder import Decoder
+from ncl_tf.networks.encoder import Encoder
 
 
-class Terms(NamedTuple):
+class Reconstruction(NamedTuple):
     """Parts of the objective, and the error of predicting zero that `sequence_mse` has to stay below; scalars."""
 
     loss: tf.Tensor
@@ -23,7 +22,7 @@ class Terms(NamedTuple):
     zero_mse: tf.Tensor
 
 
-class Autoencoder(keras.Model):
+class Autoencoder(Method):
     """Encoder and decoder, trained to reconstruct the window that is encoded or to forecast the one after it.
 
     Nothing is augmented or dropped, and nothing is random but the initial weights.
@@ -46,7 +45,7 @@ class Autoencoder(keras.Model):
         seed: int = 0,
         name: str = "autoencoder",
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(encoder, Reconstruction, seed, name)
         if encoder.static_dropout.rate:
             raise InputError(f"{name}: the encoder's static_dropout is {encoder.static_dropout.rate}; allowed: 0")
         if encoder.static_columns != decoder.static_columns:
@@ -54,9 +53,7 @@ class Autoencoder(keras.Model):
                 f"{name}: the decoder has {decoder.static_columns} static columns; allowed: {encoder.static_columns}, "
                 "as in the encoder"
             )
-        self.encoder, self.decoder = encoder, decoder
-        self.forecast, self.all_samples, self.seed = forecast, all_samples, seed
-        self.terms = {name: keras.metrics.Mean(name=name) for name in Terms._fields}
+        self.decoder, self.forecast, self.all_samples = decoder, forecast, all_samples
 
     @property
     def window_hours(self) -> int:
@@ -81,51 +78,28 @@ class Autoencoder(keras.Model):
             return None
         return np.flatnonzero(split.hour >= self.decoder.hours)
 
-    @property
-    def metrics(self) -> list[keras.metrics.Metric]:
-        """Means of the objective's terms; Keras resets them at the start of each epoch."""
-        return list(self.terms.values())
-
     def call(self, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Encodes the first `decoder.hours` hours: [B, window_hours, C] -> static values [B, S], sequence [B, hours, C - S]."""
         return self.decoder(self.encoder(windows[:, : self.decoder.hours]))
 
-    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """One step of the optimizer on the reconstruction's error."""
-        with tf.GradientTape() as tape:
-            terms = self.errors(batch["window"], in_pieces=self.encoder.fast)
-            loss = terms.loss / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums gradients over replicas
-        weights = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        return self.report(terms)
+    def compute_step(self, batch: Batch, training: bool) -> Step:
+        """The reconstruction's error."""
+        return Step(self.means(self.errors, batch["window"], Reconstruction, training))
 
-    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The same error, on other data."""
-        return self.report(self.errors(batch["window"]))
-
-    def errors(self, windows: tf.Tensor, in_pieces: bool = False) -> Terms:
+    def errors(self, windows: tf.Tensor) -> Reconstruction:
         """L = mean (d^ - d)^2 + mean (s^ - s)^2, over all samples, static values d and, hour by hour, the sequence s.
 
         Hours before the stay and values never measured are zero and count like others.
 
         Args:
             windows: [B, window_hours, C]; d are the static values of the last hour, s the last `decoder.hours` hours.
-            in_pieces: the same, faster; then the loss alone has a gradient, with respect to the variables alone.
         """
-        if in_pieces:
-            return means_in_pieces(self.errors, windows, self.trainable_variables, Terms)
         static, sequence = self(windows)
         columns = self.decoder.static_columns
         static_mse = _mean_square(static - windows[:, -1, :columns])
         target = windows[:, -self.decoder.hours :, columns:]
         sequence_mse = _mean_square(sequence - target)
-        return Terms(static_mse + sequence_mse, static_mse, sequence_mse, _mean_square(target))
-
-    def report(self, terms: Terms) -> dict[str, tf.Tensor]:
-        """Takes the terms into the running means and returns these."""
-        for name, value in terms._asdict().items():
-            self.terms[name].update_state(value)
-        return {name: metric.result() for name, metric in self.terms.items()}
+        return Reconstruction(static_mse + sequence_mse, static_mse, sequence_mse, _mean_square(target))
 
 
 def _mean_square(values: tf.Tensor) -> tf.Tensor:

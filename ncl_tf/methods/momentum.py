@@ -1,20 +1,20 @@
 """Momentum contrast with neighbourhoods: every contrastive method of the paper is a setting of this model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
-from ncl_tf.augmentations import Augmentation, Draws
-from ncl_tf.data.cohort import SplitData
-from ncl_tf.data.windows import HISTORY, Batch
-from ncl_tf.encoders import Encoder, Projector
+from ncl_tf.data.augmentations import Augmentation, Draws
+from ncl_tf.data.windows import Batch
 from ncl_tf.errors import InputError
-from ncl_tf.losses import Terms
-from ncl_tf.neighborhoods import Attributes, Neighborhood
+from ncl_tf.methods.base import Method, Step
+from ncl_tf.networks.encoder import Encoder, Projector
+from ncl_tf.objective.losses import Terms
+from ncl_tf.objective.neighborhoods import Attributes, Neighborhood
 
-Objective = Callable[..., Terms]  # ncl_tf.losses.neighborhood_contrastive_loss, or its fast form
+Objective = Callable[..., Callable[..., Terms]]  # `Contrast` of ncl_tf.objective.losses, or of its fast form
 
 
 class Queue(NamedTuple):
@@ -37,7 +37,7 @@ class Queue(NamedTuple):
         return Queue(keys, Attributes(*attributes))
 
 
-class MomentumContrast(keras.Model):
+class MomentumContrast(Method):
     """Two views per sample, encoder against momentum encoder, a queue of keys, and L_NCL between them.
 
     Args:
@@ -53,12 +53,10 @@ class MomentumContrast(keras.Model):
         task: position of the label, among a batch's labels, that neighbourhoods see; None: they see none.
         seed: of the views and of the queue's start-up entries.
         freeze_projector: keeps h_e at its initial weights (SCL on MIMIC-III, paper, Table 2).
-        authors_keys: an anchor's keys are the N projections of the other view and then the whole queue, of which view 1
-            replaces N entries; in the paper, they are the queue after both views replaced 2N.
-        independent_start: f_m and h_m start from weights of their own, as in the authors' code, not as copies.
+        name: first part of the variables' paths.
     """
 
-    window_hours = HISTORY
+    keys_per_sample = 2  # both views are enqueued
 
     def __init__(
         self,
@@ -76,24 +74,20 @@ class MomentumContrast(keras.Model):
         task: int | None = None,
         seed: int = 0,
         freeze_projector: bool = False,
-        authors_keys: bool = False,
-        independent_start: bool = False,
         name: str = "momentum_contrast",
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(encoder, Terms, seed, name)
         _check("alpha", alpha, 0 <= alpha <= 1, "0 to 1")
         _check("temperature", temperature, temperature > 0, "above 0")
         _check("momentum", momentum, 0 <= momentum < 1, "0 to 1, without 1")
         _check("queue_size", queue_size, queue_size > 0, "above 0")
-        self.encoder, self.projector = encoder, projector
+        self.projector = projector
         self.momentum_encoder, self.momentum_projector = momentum_encoder, momentum_projector
         self.augmentation = augmentation
         self.objective, self.neighborhood = objective, neighborhood
         self.alpha, self.temperature, self.momentum = alpha, temperature, momentum
-        self.queue_size, self.task, self.seed = queue_size, task, seed
-        self.authors_keys, self.independent_start = authors_keys, independent_start
+        self.queue_size, self.task = queue_size, task
         self.freeze_projector = freeze_projector
-        self.terms = {name: keras.metrics.Mean(name=name) for name in Terms._fields}
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates all variables for windows of shape [batch, hours, columns].
@@ -111,9 +105,7 @@ class MomentumContrast(keras.Model):
             projector.build(representation)
         self.projector.trainable = not self.freeze_projector
         self.momentum_encoder.trainable = self.momentum_projector.trainable = False
-        if not self.independent_start:
-            for trained, following in self._pairs:
-                following.assign(trained)
+        self.start_momentum_networks()
         size, dimension = self.queue_size, self.projector.projection.units
         start = tf.random.stateless_normal([size, dimension], [self.seed, 0], alg="philox")
         self.queue_keys = self._state("queue_keys", tf.math.l2_normalize(start, axis=1))
@@ -142,13 +134,19 @@ class MomentumContrast(keras.Model):
             name=name,
         )
 
-    def sample_rows(self, split: SplitData) -> None:
-        """Every hour is a sample, labelled or not."""
+    def start_momentum_networks(self) -> None:
+        """f_m and h_m start as copies of f_e and h_e."""
+        for trained, following in self._pairs:
+            following.assign(trained)
 
-    @property
-    def metrics(self) -> list[keras.metrics.Metric]:
-        """Means of the objective's terms; Keras resets them at the start of each epoch."""
-        return list(self.terms.values())
+    def describe(self, batch_size: int) -> list[str]:
+        """The settings, as lines for the screen."""
+        fill = self.queue_size // (batch_size * self.keys_per_sample)
+        return [
+            f"{self.neighborhood}, alpha {self.alpha}, temperature {self.temperature}, momentum {self.momentum}",
+            f"queue of {self.queue_size:,} keys: the loss rises in the first {fill:,} steps, "
+            "while real keys replace random ones",
+        ]
 
     @property
     def queue(self) -> Queue:
@@ -160,25 +158,17 @@ class MomentumContrast(keras.Model):
         """Representations by the trained encoder, of windows [B, T, C] or of a batch that holds them: -> [B, size]."""
         return self.encoder(inputs["window"] if isinstance(inputs, dict) else inputs)
 
-    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """One step of section 3: two views, momentum projections, the objective, and both encoders move."""
-        views, anchors, draws = self.two_views(batch, self.optimizer.iterations)
-        keys = self.momentum_projector(self.momentum_encoder(views, training=True, draws=draws.stream(1)))
-        with tf.GradientTape() as tape:
-            terms, queue = self.contrast(views, anchors, keys, training=True, draws=draws.stream(2))
-            loss = terms.loss / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums gradients over replicas
-        weights = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+    def compute_step(self, batch: Batch, training: bool) -> Step:
+        """Section 3 of the paper: two views, their momentum projections, and the objective against the queue."""
+        views, anchors, draws = self.two_views(batch, self.optimizer.iterations if training else -1)
+        keys = self.momentum_projector(self.momentum_encoder(views, training=training, draws=draws.stream(1)))
+        terms, queue = self.contrast(views, anchors, keys, training, draws.stream(2))
+        return Step(terms, state=queue)
+
+    def after_step(self, queue: Queue) -> None:
+        """The momentum networks follow, and the queue takes the batch's keys."""
         self.follow()
         self.store(queue)
-        return self.report(terms)
-
-    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The objective on other data against the queue as it is; nothing changes."""
-        views, anchors, _ = self.two_views(batch, step=-1)
-        keys = self.momentum_projector(self.momentum_encoder(views))
-        terms, _ = self.contrast(views, anchors, keys)
-        return self.report(terms)
 
     def two_views(self, batch: Batch, step: int | tf.Tensor) -> tuple[tf.Tensor, Attributes, Draws]:
         """Views [2n, T, C] of n samples, all first ones and then all second ones, with attributes [2n]; and draws for them."""
@@ -205,68 +195,33 @@ class MomentumContrast(keras.Model):
             views: [2n, T, C], both views of the n samples of this replica.
             anchors: their attributes [2n].
             keys: P^m [2n, D] of this replica.
-            training: whether it will be derived, and for the encoder.
+            training: whether gradients are computed, and for the encoder.
             draws: for the encoder.
         """
 
         def project(views: tf.Tensor) -> tf.Tensor:
             return self.projector(self.encoder(views, training=training, draws=draws))
 
-        samples = tf.shape(views)[0] // 2
-        newest = Queue(*_gathered((keys, anchors)))
-        total = tf.shape(newest.keys)[0] // 2
-        sample = self._first_sample(views[:samples]) + tf.range(samples)
-        if self.authors_keys:
-            return self._contrast_with_other_view(project(views), anchors, newest, sample)
+        newest, sample, total = self.newest_keys(keys, anchors)
         queue = self.queue.prepend(newest, self.queue_size)
         own = tf.concat([sample, sample + total], axis=0)  # q_k = p^m_k for k < 2N
         other = tf.concat([sample + total, sample], axis=0)
+        contrast = self.against(queue, own, other)
         if self.encoder.static_dropout.rate:  # drawn for all views together
-            return self._objective(project(views), anchors, queue, own, other), queue
-        weights = self.trainable_variables if training else ()  # what is not derived costs nothing
-        return self._objective(views, anchors, queue, own, other, project, weights), queue
+            return contrast(project(views), anchors, contrast.own, contrast.other), queue
+        samples = views, anchors, contrast.own, contrast.other
+        return self.means(lambda part: contrast(project(part[0]), *part[1:]), samples, Terms, training), queue
 
-    def _contrast_with_other_view(
-        self, projections: tf.Tensor, anchors: Attributes, newest: Queue, sample: tf.Tensor
-    ) -> tuple[Terms, Queue]:
-        """The authors' keys: per view, the N momentum projections of the other one before the whole queue."""
-        halves = [_half(part, newest) for part in range(2)]
-        local = [_half(part, Queue(projections, anchors)) for part in range(2)]
-        terms = [
-            self._objective(
-                *local[view],
-                self.queue.prepend(halves[1 - view], self.queue_size + tf.shape(halves[0].keys)[0]),
-                own=tf.fill(tf.shape(sample), -1),
-                other=sample,
-            )
-            for view in range(2)
-        ]
-        mean = Terms(*((first + second) / 2 for first, second in zip(*terms, strict=True)))
-        return mean, self.queue.prepend(halves[0], self.queue_size)
+    def newest_keys(self, keys: tf.Tensor, anchors: Attributes) -> tuple[Queue, tf.Tensor, tf.Tensor]:
+        """Keys of all replicas [2N], the number of each sample of this replica [n] in the joint batch, and N."""
+        newest = Queue(*_gathered((keys, anchors)))
+        samples = tf.shape(keys)[0] // 2
+        return newest, self._first_sample(keys[:samples]) + tf.range(samples), tf.shape(newest.keys)[0] // 2
 
-    def _objective(
-        self,
-        samples: tf.Tensor,
-        anchors: Attributes,
-        queue: Queue,
-        own: tf.Tensor,
-        other: tf.Tensor,
-        project: Callable[[tf.Tensor], tf.Tensor] | None = None,
-        variables: Sequence[keras.Variable] = (),
-    ) -> Terms:
-        return self.objective(
-            samples,
-            anchors,
-            queue.keys,
-            queue.attributes,
-            own,
-            other,
-            self.neighborhood,
-            self.alpha,
-            self.temperature,
-            project,
-            variables,
-        )
+    def against(self, queue: Queue, own: tf.Tensor, other: tf.Tensor) -> Callable[..., Terms]:
+        """The objective against the keys of a queue; see `ncl_tf.objective.losses.Contrast`."""
+        settings = self.neighborhood, self.alpha, self.temperature
+        return self.objective(queue.keys, queue.attributes, own, other, *settings)
 
     def follow(self) -> None:
         """f_m <- rho f_m + (1 - rho) f_e, and likewise h_m; written so that equal weights stay equal to the last bit."""
@@ -278,12 +233,6 @@ class MomentumContrast(keras.Model):
         self.queue_keys.assign(queue.keys)
         for name, value in zip(Attributes._fields, queue.attributes, strict=True):
             getattr(self, f"queue_{name}").assign(value)
-
-    def report(self, terms: Terms) -> dict[str, tf.Tensor]:
-        """Takes the terms into the running means and returns these."""
-        for name, value in zip(Terms._fields, terms, strict=True):
-            self.terms[name].update_state(value)
-        return {name: metric.result() for name, metric in self.terms.items()}
 
     def _first_sample(self, local: tf.Tensor) -> int | tf.Tensor:
         """Index, in the global batch, of this replica's first sample."""
@@ -303,15 +252,6 @@ def _gathered(both_views: tuple[tf.Tensor, Attributes]) -> tuple[tf.Tensor, Attr
         return tf.reshape(context.all_gather(by_view, axis=1), tf.concat([[-1], tf.shape(value)[1:]], axis=0))
 
     return gather(keys), Attributes(*(gather(value) for value in attributes))
-
-
-def _half(part: int, both_views: Queue) -> Queue:
-    """One view's half."""
-    samples = tf.shape(both_views.keys)[0] // 2
-    keys, *attributes = (
-        value[part * samples : (part + 1) * samples] for value in (both_views.keys, *both_views.attributes)
-    )
-    return Queue(keys, Attributes(*attributes))
 
 
 def _check(name: str, value: float, holds: bool, allowed: str) -> None:

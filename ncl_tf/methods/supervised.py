@@ -1,6 +1,6 @@
 """End-to-End: encoder and head trained together on the labels; also the form of a fine-tuned or a scored model."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import keras
 import numpy as np
@@ -8,19 +8,21 @@ import tensorflow as tf
 
 from ncl_tf.data.cohort import SplitData
 from ncl_tf.data.windows import HISTORY, Batch
-from ncl_tf.encoders import Encoder
-from ncl_tf.evaluation.heads import cross_entropy
-from ncl_tf.fast.pieces import means_in_pieces
-from ncl_tf.plans import EarlyStopping
+from ncl_tf.methods.base import Method, Step
+from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.heads import cross_entropy
+
+if TYPE_CHECKING:
+    from ncl_tf.training.plans import EarlyStopping
 
 
-class Terms(NamedTuple):
+class CrossEntropy(NamedTuple):
     """The objective: a scalar."""
 
     loss: tf.Tensor
 
 
-class Classifier(keras.Model):
+class Classifier(Method):
     """Head on encoder. Nothing is augmented or dropped: the encoder is called as for evaluation, also when it is trained.
 
     Args:
@@ -33,8 +35,6 @@ class Classifier(keras.Model):
         training: the training split and the rows of it to learn from; None: all labelled rows of any split.
     """
 
-    window_hours = HISTORY
-
     def __init__(
         self,
         encoder: Encoder,
@@ -42,16 +42,14 @@ class Classifier(keras.Model):
         task: int,
         class_weights: np.ndarray,
         seed: int = 0,
-        early_stopping: EarlyStopping | None = None,
+        early_stopping: "EarlyStopping | None" = None,
         training: tuple[SplitData, np.ndarray] | None = None,
         name: str = "classifier",
     ) -> None:
-        super().__init__(name=name)
-        self.encoder, self.head, self.task, self.seed = encoder, head, task, seed
-        self.early_stopping = early_stopping
+        super().__init__(encoder, CrossEntropy, seed, name)
+        self.head, self.task, self.early_stopping = head, task, early_stopping
         self._training = training
         self.class_weights = tf.constant(class_weights, tf.float32)
-        self.mean_loss = keras.metrics.Mean(name="loss")
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates those variables that are not there yet, for windows of shape [batch, hours, columns]."""
@@ -67,50 +65,26 @@ class Classifier(keras.Model):
             return self._training[1]
         return np.flatnonzero(split.classes[:, self.task] >= 0)
 
-    @property
-    def metrics(self) -> list[keras.metrics.Metric]:
-        """The mean loss; Keras resets it at the start of each epoch."""
-        return [self.mean_loss]
-
     def call(self, windows: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Class probabilities: [B, T, C] -> [B, K]."""
         return self.head(self.encoder(windows), training=training)
 
-    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """One step of Adam on the weighted cross-entropy."""
-        with tf.GradientTape() as tape:
-            terms = self.cross_entropy(batch, training=True, in_pieces=self.encoder.fast)
-            loss = terms.loss / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums gradients over replicas
-        weights = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-        return self.report(terms, tf.shape(batch["label"])[0])
+    def compute_step(self, batch: Batch, training: bool) -> Step:
+        """Weighted cross-entropy, the mean over the samples."""
 
-    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        def mean(samples: tuple[tf.Tensor, tf.Tensor]) -> CrossEntropy:
+            windows, classes = samples
+            losses = cross_entropy(self(windows, training=training), classes, self.class_weights)
+            return CrossEntropy(tf.reduce_mean(losses))
+
+        samples = batch["window"], batch["label"][:, self.task]
+        return Step(self.means(mean, samples, CrossEntropy, training), tf.shape(batch["label"])[0])
+
+    def validation_step(self, batch: Batch) -> Step:
         """The same loss, on the labelled hours of a stretch of other data: a batch of one, of `Windows.stretches`."""
         classes = batch["label"][0, :, self.task]
         representations = self.encoder.stays(batch["rows"][0], batch["hour"][0], HISTORY)[HISTORY - 1 :]
         losses = cross_entropy(self.head(representations), tf.maximum(classes, 0), self.class_weights)
         samples = tf.math.count_nonzero(classes >= 0, dtype=losses.dtype)
         total = tf.reduce_sum(tf.where(classes >= 0, losses, 0))
-        return self.report(Terms(tf.math.divide_no_nan(total, samples)), samples)
-
-    def cross_entropy(self, batch: Batch, training: bool = False, in_pieces: bool = False) -> Terms:
-        """Weighted cross-entropy, the mean over the samples.
-
-        Args:
-            batch: the samples.
-            training: for the head.
-            in_pieces: the same, faster; then it has a gradient with respect to the variables alone.
-        """
-
-        def mean(samples: tuple[tf.Tensor, tf.Tensor]) -> Terms:
-            windows, classes = samples
-            return Terms(tf.reduce_mean(cross_entropy(self(windows, training=training), classes, self.class_weights)))
-
-        samples = batch["window"], batch["label"][:, self.task]
-        return means_in_pieces(mean, samples, self.trainable_variables, Terms) if in_pieces else mean(samples)
-
-    def report(self, terms: Terms, samples: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Takes the loss of a number of samples into the running mean and returns that."""
-        self.mean_loss.update_state(terms.loss, sample_weight=samples)
-        return {"loss": self.mean_loss.result()}
+        return Step(CrossEntropy(tf.math.divide_no_nan(total, samples)), samples)

@@ -15,7 +15,7 @@ def configured(gin_files: tuple[str, ...], gin_params: tuple[str, ...]) -> dict[
     """Name and value, as gin prints it, of all that a training would be given; refuses what bin/train would."""
     import gin
 
-    from ncl_tf import config, training  # noqa: F401 - configurations bind training; both import TensorFlow
+    from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training; both import TensorFlow
 
     config.load(gin_files, ("cohort = ''", *gin_params))
     return config.bindings(gin.config_str())
@@ -33,7 +33,7 @@ def differing(config: Mapping[str, str], expected: Mapping[str, str], method: st
 
 def judged_otherwise(result: Mapping[str, Any]) -> dict[str, str]:
     """Bindings of an evaluation's protocol that are not as the training's configuration has them: bin/evaluate got them."""
-    from ncl_tf.factories import protocol  # imports TensorFlow
+    from ncl_tf.training.factories import protocol  # imports TensorFlow
 
     defaults, config = inspect.signature(protocol).parameters, result["config"]
 

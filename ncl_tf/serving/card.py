@@ -6,9 +6,9 @@ from typing import Any
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.declaration import Channel, Task
 from ncl_tf.data.windows import HISTORY
+from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.runs import environment
 
-ALARM = 0.5  # the challenge's predicted label is 1 above this probability
 FORMAT_VERSION = "1.0"  # another first number: older programs cannot use the export
 INTENDED_USE = (
     "Research on online patient monitoring. Not a medical device: "

@@ -13,9 +13,9 @@ import keras
 
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
 from ncl_tf.methods.supervised import Classifier
+from ncl_tf.networks.encoder import Encoder
 from ncl_tf.serving.card import describe, model_card
 from ncl_tf.serving.loading import VERSION
 from ncl_tf.serving.raw import RawPreprocessor

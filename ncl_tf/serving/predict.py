@@ -1,49 +1,22 @@
 """Scores of many stays, and the files that hold them; `bin/predict` is the program."""
 
-import dataclasses
-import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
-from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
-from ncl_tf.serving.card import ALARM
+from ncl_tf.evaluation.predictions import Scores
 from ncl_tf.serving.loading import Model
 
 BATCH = 16384  # hours scored at once
 Item = TypeVar("Item")
-
-
-@dataclasses.dataclass(frozen=True)
-class Scores:
-    """Scored stays, hours stacked.
-
-    Attributes:
-        names, lengths: [stays] identifier and number of scored hours.
-        hours: [hours] of the stay, as the source counts them; of a cohort, since the stay's first row.
-        probabilities: [hours, K].
-    """
-
-    names: np.ndarray
-    lengths: np.ndarray
-    hours: np.ndarray
-    probabilities: np.ndarray
-
-    @classmethod
-    def joined(cls, parts: list["Scores"]) -> "Scores":
-        """One after the other."""
-        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
 
 
 def score_raw(model: Model, stays: Stays, rows: np.ndarray, hours: np.ndarray) -> Scores:
@@ -121,31 +94,3 @@ def ahead(items: Iterable[Item]) -> Iterator[Item]:
         while (item := following.result()) is not None:
             following = pool.submit(next, iterator, None)
             yield item
-
-
-def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
-    """Writes `folder`: a file per stay in the challenge's form, or one table predictions.csv or predictions.parquet."""
-    with files.atomic_folder(folder) as new:
-        if form == "psv":
-            write_psv(new, scores)
-            return
-        columns = {"stay": np.repeat(scores.names, scores.lengths), "hour": scores.hours}
-        columns |= {f"probability_{k}": values for k, values in enumerate(scores.probabilities.T)}
-        table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
-        if form == "csv":
-            pa.csv.write_csv(table, new / "predictions.csv")
-        else:
-            pa.parquet.write_table(table, new / "predictions.parquet")
-
-
-def write_psv(folder: pathlib.Path, scores: Scores) -> None:
-    """The challenge's form: one NAME.psv per stay, a row per hour, the probability of class 1 and whether it is an alarm."""
-    if scores.probabilities.shape[1] != 2:
-        raise InputError("the challenge's form, psv, is for binary tasks; choose csv or parquet")
-    for name in scores.names:
-        if pathlib.PurePath(name).name != name:
-            raise InputError(f"stay '{name}' cannot name a file; choose csv or parquet")
-    lines = [f"{p:.6g}|{int(p > ALARM)}" for p in scores.probabilities[:, 1].tolist()]
-    for name, last, length in zip(scores.names, np.cumsum(scores.lengths), scores.lengths, strict=True):
-        text = "\n".join(["PredictedProbability|PredictedLabel", *lines[last - length : last], ""])
-        (folder / f"{name}.psv").write_text(text, encoding="utf-8")

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.windows import HISTORY
-from ncl_tf.encoders import Encoder
 from ncl_tf.methods.supervised import Classifier
+from ncl_tf.networks.encoder import Encoder
 from ncl_tf.serving.raw import RawPreprocessor
 
 Outputs = dict[str, tf.Tensor]

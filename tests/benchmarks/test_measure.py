@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ncl_tf.benchmarks import measure, models
+from benchmarks import measure, models
 
 
 def test_works_take_turns_in_processes_of_their_own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

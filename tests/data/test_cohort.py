@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
-from data_prep import physionet2019
 from ncl_tf.data.cohort import FORMAT_VERSION, Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.describe import describe
+from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError

@@ -5,10 +5,10 @@ import re
 import h5py
 import numpy as np
 
-from data_prep import physionet2019
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.describe import counts, describe
+from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS, random_split
 from ncl_tf.data.stays import Stays
 

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
-from ncl_tf.data.simulate import write_ward
-from ncl_tf.data.ward.folder import MARKER
+from ncl_tf.data.simulator.folder import MARKER
+from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.errors import InputError
 
 HEADER = (

@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from ncl_tf.data.simulate import write_ward
-from ncl_tf.data.ward.folder import MARKER
+from ncl_tf.data.simulator.folder import MARKER
+from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.errors import InputError
 
 

@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 import pytest
 
-from data_prep import mimic3_benchmark
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK
+from ncl_tf.data.sources import mimic3_benchmark
 from ncl_tf.data.splits import SPLITS
 
 # Continuous channels with their ranges, in the order of the columns together with the categorical ones.

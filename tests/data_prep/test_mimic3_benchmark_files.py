@@ -7,7 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from data_prep import mimic3_benchmark
+from ncl_tf.data.sources import mimic3_benchmark
 from ncl_tf.errors import InputError
 
 SERIES = "train/4_episode1_timeseries.csv"  # a training stay

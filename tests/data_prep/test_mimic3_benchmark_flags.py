@@ -4,9 +4,9 @@ import pathlib
 
 import numpy as np
 
-from data_prep import mimic3_benchmark
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK
+from ncl_tf.data.sources import mimic3_benchmark
 
 # A hand-made benchmark: three stays of which one is looked at.
 HEADER = (

@@ -10,9 +10,9 @@ import zipfile
 import h5py
 import numpy as np
 
-from data_prep import physionet2019
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS, random_split
 
 STATIC_NUMBERS, STATIC_BINARY = ("Age", "HospAdmTime"), ("Gender", "Unit1", "Unit2")

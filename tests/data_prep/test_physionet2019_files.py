@@ -7,9 +7,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from data_prep import physionet2019
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.sources import physionet2019
 from ncl_tf.errors import InputError
 
 # One good stay of three hours, to be spoilt.

@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from data_prep.sources import is_ward, open_source
-from ncl_tf.data.ward.folder import MARKER
+from ncl_tf.data.simulator.folder import MARKER
+from ncl_tf.data.sources.archives import is_ward, open_source
 from ncl_tf.errors import InputError
 
 FILES = {"a.csv": b"one\n", "sub/b.csv": b"two" * 5000, "sub/deep/c.csv": b"", "readme.txt": b"not asked for"}

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from data_prep import physionet2019, table
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.sources import physionet2019, table
 from ncl_tf.data.splits import SPLITS, random_split
 from ncl_tf.errors import InputError
 

@@ -9,8 +9,10 @@ import gin
 import pytest
 import tensorflow as tf
 
-from ncl_tf import config, runs, training
+from ncl_tf import runs
 from ncl_tf.data.cohort import Cohort
+from ncl_tf.serving.export import export_encoder
+from ncl_tf.training import config, trainer
 
 TINY = {
     "fast": False,
@@ -46,7 +48,7 @@ def trained(eager: None) -> Callable[..., pathlib.Path]:
     def trained(folder: pathlib.Path, method: str, data: pathlib.Path, **macros) -> pathlib.Path:
         params = TINY | {"cohort": str(data)} | macros
         config.load([f"paper/{method}.gin"], [f"{name} = {value!r}" for name, value in params.items()])
-        training.train(runs.Run(folder))
+        trainer.train(runs.Run(folder), export=export_encoder)
         return folder
 
     return trained

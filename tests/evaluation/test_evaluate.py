@@ -1,5 +1,6 @@
 """Judging runs: what is written and that it is true, and that nothing leaks from the test split."""
 
+import functools
 import json
 import pathlib
 import shutil
@@ -16,7 +17,11 @@ from ncl_tf import runs
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.evaluate import Question, evaluate, load_run
+from ncl_tf.evaluation import evaluate as evaluation
+from ncl_tf.evaluation.evaluate import Question, load_run
+from ncl_tf.serving.export import export_classifier
+
+evaluate = functools.partial(evaluation.evaluate, export=export_classifier)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Judging runs: what is refused, with which words, and that nothing of it leaves traces."""
 
+import functools
 import json
 import pathlib
 import re
@@ -10,7 +11,11 @@ import h5py
 import pytest
 
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.evaluate import Question, evaluate, load_run
+from ncl_tf.evaluation import evaluate as evaluation
+from ncl_tf.evaluation.evaluate import Question, load_run
+from ncl_tf.serving.export import export_classifier
+
+evaluate = functools.partial(evaluation.evaluate, export=export_classifier)
 
 
 def contents(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:

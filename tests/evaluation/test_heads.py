@@ -7,18 +7,10 @@ import tensorflow as tf
 
 from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
-from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.heads import (
-    Samples,
-    class_weights,
-    cross_entropy,
-    embedder,
-    fit,
-    make_head,
-    mean_loss,
-    predictor,
-)
+from ncl_tf.evaluation.heads import Samples, embedder, fit, mean_loss, predictor
+from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.heads import class_weights, cross_entropy, make_head
 
 
 def built(kind: str, classes: int, size: int, seed: int = 0) -> keras.Model:

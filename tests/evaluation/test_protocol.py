@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from ncl_tf.data import Cohort
-from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.protocol import Judge, Protocol, labelled_rows, limited_stays
+from ncl_tf.evaluation.protocol import Judge
+from ncl_tf.networks.encoder import Encoder
+from ncl_tf.training.protocol import Protocol, labelled_rows, limited_stays
 
 PROTOCOL = Protocol(
     {"linear": 1e-2, "mlp": 1e-2}, fine_tune_rate=1e-3, balanced=True, batch_size=256, patience=2, max_epochs=3

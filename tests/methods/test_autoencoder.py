@@ -5,17 +5,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import physionet2019
 from ncl_tf.data.cohort import Cohort, SplitData, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
-from ncl_tf.data.simulate import write_ward
+from ncl_tf.data.simulator.ward import write_ward
+from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.decoders import Decoder, mirror
-from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.fast import pieces
 from ncl_tf.methods.autoencoder import Autoencoder
+from ncl_tf.networks.decoder import Decoder, mirror
+from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.fast import pieces
 
 STATIC, COLUMNS, HOURS = 2, 6, 12
 FORECAST = pytest.mark.parametrize("forecast", [False, True], ids=["reconstruct", "forecast"])

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.augmentations import Augmentation, Draws
-from ncl_tf.encoders import Encoder, Projector
+from ncl_tf.data.augmentations import Augmentation, Draws
 from ncl_tf.errors import InputError
-from ncl_tf.losses import neighborhood_contrastive_loss
 from ncl_tf.methods.momentum import MomentumContrast
-from ncl_tf.neighborhoods import SameLabel, SameStayWithin
+from ncl_tf.networks.encoder import Encoder, Projector
+from ncl_tf.objective.losses import neighborhood_contrastive_loss
+from ncl_tf.objective.neighborhoods import SameLabel, SameStayWithin
 
 HOURS, COLUMNS, STATIC, SIZE = 12, 6, 2, 8
 SAMPLES, QUEUE = 4, 16  # two steps fill the queue with both views, four with one

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
-from ncl_tf.evaluation.protocol import labelled_rows, limited_stays
-from ncl_tf.fast import pieces
+from ncl_tf.networks.fast import pieces
+from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training
+from ncl_tf.training.protocol import labelled_rows, limited_stays
 
 
 @pytest.fixture(scope="module")

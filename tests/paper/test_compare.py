@@ -9,10 +9,10 @@ import re
 import numpy as np
 import pytest
 
-from ncl_tf import readme
 from ncl_tf.paper import settings, tables
 from ncl_tf.paper.compare import Comparison, bold
 from ncl_tf.paper.tables import Column
+from ncl_tf.reporting import readme
 
 VALUES = {  # method -> head -> auprc of each seed
     "cl": {"linear": [0.080, 0.070, 0.090], "mlp": [0.095, 0.091, 0.096]},

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from ncl_tf import config, training  # noqa: F401 - configurations bind training
 from ncl_tf.errors import InputError
 from ncl_tf.paper import progress, results, settings, tables
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.tables import SEEDS
+from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,11 @@ import pytest
 import tensorflow as tf
 
 import ncl_tf
-from ncl_tf import config, runs, training
+from ncl_tf import runs
 from ncl_tf.evaluation import evaluate
+from ncl_tf.serving.export import export_classifier, export_encoder
 from ncl_tf.serving.loading import Model
+from ncl_tf.training import config, trainer
 
 # What hospitals have: nothing of this project, nor of what it is made with.
 WITHOUT = """
@@ -50,8 +52,8 @@ def export() -> Callable[..., Exported]:
     def export(cohort: pathlib.Path, run: pathlib.Path, **macros: object) -> Exported:
         params = {"cohort": str(cohort), "jit_compile": False, "max_epochs": 1, "train.highest_rate": 0.01} | macros
         config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
-        training.train(runs.Run(run))
-        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.mlp_rate = 0.01",))
+        trainer.train(runs.Run(run), export=export_encoder)
+        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.mlp_rate = 0.01",), export=export_classifier)
         gin.clear_config()
         frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
         classes = ["probability_0", "probability_1"]

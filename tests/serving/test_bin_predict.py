@@ -7,12 +7,13 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from data_prep import physionet2019, raw
 from ncl_tf.data import Cohort
 from ncl_tf.data.cohort import write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.sources import physionet2019, raw
 from ncl_tf.data.splits import random_split
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.predictions import Scores, write
 from ncl_tf.serving import predict
 
 HEADER = "PredictedProbability|PredictedLabel"
@@ -105,7 +106,7 @@ def test_a_cohort_is_scored_as_evaluated(model, exported, ward_cohort, tmp_path)
     )
     assert list(scores.names) == list(exported.predictions)
     assert sum(hours) == len(scores.hours)
-    predict.write(tmp_path / "out", scores, "csv")
+    write(tmp_path / "out", scores, "csv")
     assert (tmp_path / "out/predictions.csv").read_text().startswith('"stay","hour","probability_0","probability_1"\n')
 
 
@@ -165,10 +166,10 @@ def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_co
         raw.read([tmp_path / "hourly.csv", stays], model.dataset, "stay", None)
     with pytest.raises(InputError, match="channels that the challenge's .psv files do not have: Height, Hours"):
         raw.read([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)
-    bins = predict.Scores(np.array(["a"]), np.array([1]), np.array([0]), np.full((1, 10), 0.1))
+    bins = Scores(np.array(["a"]), np.array([1]), np.array([0]), np.full((1, 10), 0.1))
     with pytest.raises(InputError, match="for binary tasks; choose csv or parquet"):
-        predict.write(tmp_path / "out", bins, "psv")
-    odd = predict.Scores(np.array(["../a"]), np.array([1]), np.array([0]), np.full((1, 2), 0.5))
+        write(tmp_path / "out", bins, "psv")
+    odd = Scores(np.array(["../a"]), np.array([1]), np.array([0]), np.full((1, 2), 0.5))
     with pytest.raises(InputError, match="stay '../a' cannot name a file"):
-        predict.write(tmp_path / "out", odd, "psv")
+        write(tmp_path / "out", odd, "psv")
     assert not (tmp_path / "out").exists()

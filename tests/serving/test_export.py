@@ -10,15 +10,15 @@ import pytest
 import tensorflow as tf
 
 import ncl_tf
-from data_prep import mimic3_benchmark, physionet2019
-from ncl_tf.benchmarks.serve import export_untrained
+from benchmarks.serve import export_untrained
 from ncl_tf.data import Channel, Cohort, Dataset, Stays, Task, write_cohort
+from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.encoders import Encoder
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.heads import make_head
 from ncl_tf.methods.supervised import Classifier
+from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.heads import make_head
 from ncl_tf.serving.export import copy_of_run, export_classifier
 
 SCORE = """

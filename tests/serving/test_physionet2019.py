@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep import physionet2019
+from ncl_tf.data.sources import physionet2019
 
 # Reads the files with Python alone; every 40th stay is followed hour by hour, too.
 SCORE = """

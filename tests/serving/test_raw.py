@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import mimic3_benchmark, physionet2019
 from ncl_tf.data import Channel, Cohort, Dataset, Preprocessor, Stays, Task
+from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.serving.raw import RawPreprocessor
 
 NAN = np.nan

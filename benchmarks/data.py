@@ -1,0 +1,75 @@
+"""Preparation of a cohort from its source files, and windows from the pipeline."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.measure import Row, interleaved, worker_environment
+from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.simulator.ward import write_ward
+from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.errors import InputError
+
+BATCH, BATCHES = 2048, 200
+SIMULATED_STAYS = 2000
+
+# Runs a preparation in a process of its own and prints its peak memory.
+PREPARE = """
+from benchmarks.measure import peak_memory
+from data_prep import physionet2019
+from ncl_tf import cli
+physionet2019.define_flags()
+cli.run(lambda: (physionet2019.main(), print(peak_memory())))
+"""
+
+
+def data(sources: Sequence[str]) -> list[Row]:
+    """Source files -> cohort file -> windows; without sources, on a simulated ward."""
+    with tempfile.TemporaryDirectory() as folder:
+        name, _, seconds, memory = prepare(sources, pathlib.Path(folder))
+        cohort = Cohort(pathlib.Path(folder) / "cohort.h5")
+        stays = sum(len(cohort[split].patient_windows) for split in ("train", "val", "test"))
+        return [
+            {"data": f"prepare {name}", "stays": stays, "seconds": seconds, "GiB": memory},
+            windows(cohort["train"]),
+        ]
+
+
+def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], float, float]:
+    """Writes folder/cohort.h5 in a process of its own; returns what it is of, its sources, seconds and GiB."""
+    name, arguments = "PhysioNet 2019", []
+    if not sources:
+        name, sources, arguments = "simulated ward", [f"{folder}/ward"], ["--split=random"]
+        write_ward(SIMULATED_STAYS, seed=1, output=folder / "ward", form="physionet2019")
+    arguments += [f"--source={source}" for source in sources]
+    began = time.perf_counter()
+    command = [sys.executable, "-c", PREPARE, *arguments, f"--output={folder / 'cohort.h5'}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=worker_environment())
+    if done.returncode:
+        raise InputError(f"--source: {', '.join(sources)} cannot be prepared, for the reason above")
+    return name, sources, time.perf_counter() - began, float(done.stdout.split()[-1])
+
+
+def windows(split: SplitData) -> Row:
+    """Windows per second from the pipeline, and from a plain loop over numpy slices."""
+    pipeline = iter(Windows(split).training(BATCH, seed=1))
+    rows = np.random.default_rng(1).integers(len(split.data), size=BATCH)
+
+    def from_pipeline() -> None:
+        for _ in range(BATCHES):
+            next(pipeline)
+
+    def from_loop() -> None:
+        batch = np.zeros((BATCH, HISTORY, split.data.shape[1]), np.float32)
+        for target, row in zip(batch, rows, strict=True):
+            window = split.data[max(split.first_row[row], row - HISTORY + 1) : row + 1]
+            target[HISTORY - len(window) :] = window
+
+    seconds = interleaved({"readable": from_loop, "fast": from_pipeline}, repeats=3)
+    readable, fast = BATCH / seconds["readable"], BATCH * BATCHES / seconds["fast"]
+    return {"data": "windows", "readable windows/s": readable, "fast windows/s": fast, "ratio": fast / readable}

@@ -1,0 +1,1 @@
+"""A simulated ward, written in the files of a real dataset."""

@@ -1,0 +1,84 @@
+"""Raw stays to be scored by an exported model: the challenge's .psv files or an hourly table, in the order of its channels."""
+
+import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ncl_tf.data.declaration import Dataset
+from ncl_tf.data.sources import physionet2019, table
+from ncl_tf.data.stays import Stays, rows_on_grid
+from ncl_tf.errors import InputError
+
+CHUNK = 250  # stays of .psv files at once: enough to fill the machine, few enough for reading and scoring to overlap
+
+
+class RawStays(NamedTuple):
+    """Stays as a source has them.
+
+    Attributes:
+        stays: on their hourly grid, without labels.
+        rows: [rows] the row of the grid that each row of the source became; the others are hours that it left out.
+        hours: [rows] as the source counts them.
+    """
+
+    stays: Stays
+    rows: np.ndarray
+    hours: np.ndarray
+
+
+def read(paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | None) -> tuple[int, Iterator[RawStays]]:
+    """The number of stays in the given sources, and the stays, some at a time.
+
+    Args:
+        paths: .psv files, folders or zips of them; or one table, .csv or .parquet.
+        dataset: declares the channels that the model wants.
+        stay, hour: names of a table's columns; None: that of the hour channel, or "hour".
+    """
+    single = [path for path in paths if path.suffix in (".csv", ".parquet", ".h5")]
+    if not single:
+        return psv_stays(paths, dataset)
+    if len(paths) > 1:
+        raise InputError(f"{single[0]}: a table or a cohort is scored alone, not together with other sources")
+    whole = table_stays(single[0], dataset, stay, hour or dataset.hour or "hour")
+    return len(whole.stays.names), iter([whole])
+
+
+def psv_stays(paths: list[pathlib.Path], dataset: Dataset) -> tuple[int, Iterator[RawStays]]:
+    """The number of stays in folders, zips and single .psv files, and the stays in order of their names, some at a time."""
+    columns = [column for column in physionet2019.COLUMNS if column != physionet2019.LABEL.name]
+    unknown = [channel.name for channel in dataset.channels if channel.name not in columns]
+    if unknown:
+        raise InputError(f"the model wants channels that the challenge's .psv files do not have: {', '.join(unknown)}")
+    members = physionet2019.find_stays(paths)
+    if members[0][2]().partition(b"\n")[0].rstrip(b"\r").endswith(b"|" + physionet2019.LABEL.name.encode()):
+        columns = physionet2019.COLUMNS
+    order = [columns.index(channel.name) for channel in dataset.channels]
+
+    def chunks() -> Iterator[RawStays]:
+        for start in range(0, len(members), CHUNK):
+            names, where, read = zip(*members[start : start + CHUNK], strict=True)
+            lengths, values = physionet2019.parse([text() for text in read], list(where), columns)
+            hours = values[:, columns.index("ICULOS")]
+            yield on_grid(np.array(names), lengths, hours, values[:, order], dataset)
+
+    return len(members), chunks()
+
+
+def table_stays(path: pathlib.Path, dataset: Dataset, stay: str, hour: str) -> RawStays:
+    """The stays of an hourly table, .csv or .parquet, whose columns `stay` and `hour` say where a row belongs."""
+    columns = [stay, hour, *(channel.name for channel in dataset.channels)]
+    rows, place = table.open_table(path, list(dict.fromkeys(columns)), "the model wants")
+    names, index, _, hours, values = table.read_rows(rows, dataset, stay, hour, place)
+    return on_grid(names, np.bincount(index), hours, values, dataset)
+
+
+def on_grid(
+    names: np.ndarray, lengths: np.ndarray, hours: np.ndarray, values: np.ndarray, dataset: Dataset
+) -> RawStays:
+    """Rows with gaps -> stays without."""
+    stays = Stays.from_rows(names, lengths, hours, values, np.empty((len(values), 0), np.float32))
+    if dataset.hour:
+        stays.fill_hours([channel.name for channel in dataset.channels].index(dataset.hour))
+    return RawStays(stays, rows_on_grid(lengths, hours), hours.astype(np.int64))

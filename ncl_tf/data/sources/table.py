@@ -1,0 +1,248 @@
+"""Reader of a user's hourly table and of the schema that declares its columns."""
+
+import csv
+import pathlib
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ncl_tf.data.declaration import Channel, Dataset, Task
+from ncl_tf.data.sources import common
+from ncl_tf.data.splits import SPLITS, Split, random_split
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+MISSING = ["", "NaN", "nan", "NA"]  # cells of a CSV without a value
+# What a schema may say: (type or types, of the elements in LISTS; in words).
+LISTS = ("channels", "tasks", "levels", "edges")
+TEXT, NUMBER = (str, "a text"), ((int, float), "a number")
+TABLES = (dict, "a list of tables")
+TOP_KEYS = {"name": TEXT, "stay": TEXT, "hour": TEXT, "channels": TABLES, "tasks": TABLES, "split": TEXT}
+CHANNEL_KEYS = {
+    "name": TEXT,
+    "kind": TEXT,
+    "static": (bool, "true or false"),
+    "low": NUMBER,
+    "high": NUMBER,
+    "unit": TEXT,
+    "levels": ((str, int, float), "a list of texts or numbers"),
+    "spellings": (dict, "a table of texts and levels"),
+}
+TASK_KEYS = {"name": TEXT, "kind": TEXT, "edges": ((int, float), "a list of numbers")}
+
+
+def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
+    """The declaration that a schema file makes, and the schema itself."""
+    try:
+        schema = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from error
+    try:
+        check_keys(schema, TOP_KEYS, ("name", "stay", "hour", "channels", "tasks"), "top level")
+        channels = [read_channel(value, f"channel {i}") for i, value in enumerate(schema["channels"], start=1)]
+        tasks = [read_task(value, f"task {i}") for i, value in enumerate(schema["tasks"], start=1)]
+        channels.sort(key=lambda channel: not channel.static)  # static first, otherwise as written
+        hour = schema["hour"] if any(channel.name == schema["hour"] for channel in channels) else None
+        return Dataset(schema["name"], tuple(channels), tuple(tasks), hour), schema
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def read_channel(value: dict[str, Any], where: str) -> Channel:
+    """One channel; levels that are texts become the codes 0, 1, 2, ... and spellings of themselves."""
+    check_keys(value, CHANNEL_KEYS, ("name",), where)
+    levels, spellings = value.get("levels", []), dict(value.get("spellings", {}))
+    if unseen := [text for text in (*levels, *spellings) if text in MISSING]:
+        raise InputError(
+            f"{where}: {unseen[0]!r} cannot be a level or its spelling: in a table it means a missing value"
+        )
+    text_only = any(isinstance(level, str) for level in levels)
+    if text_only:
+        codes = {str(level): float(code) for code, level in enumerate(levels)}
+        if len(codes) < len(levels):
+            raise InputError(f"{where}: levels {levels} repeat a value")
+        spellings = codes | {text: codes.get(str(level), level) for text, level in spellings.items()}
+        levels = range(len(levels))
+    levels = tuple(float(level) for level in levels)
+    return Channel(**{**value, "levels": levels, "spellings": spellings, "text_only": text_only})
+
+
+def read_task(value: dict[str, Any], where: str) -> Task:
+    """One task."""
+    check_keys(value, TASK_KEYS, ("name",), where)
+    return Task(**{**value, "edges": tuple(value.get("edges", ()))})
+
+
+def check_keys(value: dict[str, Any], allowed: dict[str, tuple], required: tuple[str, ...], where: str) -> None:
+    """Refuses keys that are not known, values of the wrong type and the absence of keys that are needed."""
+    for key, item in value.items():
+        if key not in allowed:
+            raise InputError(f"{where}: unknown key {key!r}; allowed are {', '.join(allowed)}")
+        types, words = allowed[key]
+        parts = item if isinstance(item, list) else [item]
+        if isinstance(item, list) != (key in LISTS) or not all(isinstance(part, types) for part in parts):
+            raise InputError(f"{where}: {key} is {item!r}, expected {words}")
+    for key in required:
+        if key not in value:
+            raise InputError(f"{where}: key {key!r} is missing")
+
+
+def read_table(path: pathlib.Path) -> pa.Table:
+    """The table; CSV cells stay text, so that a bad one can be told with its line."""
+    try:
+        if path.suffix == ".parquet":
+            return pa.parquet.read_table(path)
+        if path.suffix == ".csv":
+            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                names = next(csv.reader(file), [])
+            convert = pa.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=MISSING,
+                strings_can_be_null=True,
+            )
+            parse = pa.csv.ParseOptions(ignore_empty_lines=False)  # else the lines in messages would be wrong
+            try:
+                return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
+            except pa.ArrowInvalid:  # again on one thread: then the message has the row
+                return pa.csv.read_csv(path, pa.csv.ReadOptions(use_threads=False), parse, convert)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{path}: cannot be read as a table ({error})") from error
+    raise InputError(f"{path}: the table must be a .csv or .parquet file")
+
+
+def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
+    """The table as raw stays, and their split."""
+    columns = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
+    columns += [schema["split"]] if "split" in schema else []
+    table, place = open_table(path, columns, "the schema names")
+    names, index, order, hours, values = read_rows(table, dataset, schema["stay"], schema["hour"], place)
+    check_static(table, dataset, names, index, order, values, place)
+    labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
+    stays = Stays.from_rows(names, np.bincount(index), hours, values, labels)
+    if dataset.hour:
+        stays.fill_hours([channel.name for channel in dataset.channels].index(dataset.hour))
+    if "split" in schema:
+        return stays, read_split(table, schema["split"], index, names, place)
+    binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
+    positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
+    return stays, random_split(positive, seed)
+
+
+def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Table, Callable[[int], str]]:
+    """A table with rows and each of the columns once, and what tells a row's place in the file."""
+    table = read_table(path)
+    hint = "; commas separate columns" if path.suffix == ".csv" and len(table.column_names) == 1 else ""
+    for name in columns:
+        if table.column_names.count(name) != 1:
+            raise InputError(
+                f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which {who}; "
+                f"it has {', '.join(table.column_names)}{hint}"
+            )
+    if not len(table):
+        raise InputError(f"{path}: no rows")
+    return table, lambda row: f"{path}, line {row + 2}" if path.suffix == ".csv" else f"{path}, row {row}"
+
+
+def read_rows(
+    table: pa.Table, dataset: Dataset, stay: str, hour: str, place: Callable[[int], str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The raw rows, sorted by stay and hour.
+
+    Args:
+        table: that holds them.
+        dataset: declares the channels.
+        stay, hour: names of the columns that say where a row belongs.
+        place: of a row, for messages.
+
+    Returns:
+        The stays' names, sorted; of each row of the table the index of its stay; the order that sorts the rows; sorted, the
+        rows' hours [rows] and values [rows, channels] float32, column-major.
+    """
+    hours, index, names = read_keys(table, stay, hour, place)
+    order = np.lexsort((hours, index))
+    for row in np.flatnonzero((np.diff(index[order]) == 0) & (np.diff(hours[order]) == 0)) + 1:
+        raise InputError(
+            f"{place(order[row])}: stay {names[index[order[row]]]}, hour {hours[order[row]]:g} occurs twice; "
+            f"before at {place(order[row - 1])}"
+        )
+    values = np.empty((len(table), len(dataset.channels)), np.float32, order="F")
+    for position, channel in enumerate(dataset.channels):
+        values[:, position] = common.numbers(table[channel.name], channel, place)[order]
+    return names, index, order, hours[order], values
+
+
+def check_static(
+    table: pa.Table,
+    dataset: Dataset,
+    names: np.ndarray,
+    index: np.ndarray,
+    order: np.ndarray,
+    values: np.ndarray,
+    place: Callable[[int], str],
+) -> None:
+    """Refuses a static channel with two values in one stay; arguments as `read_rows` takes and gives them."""
+    for position, channel in enumerate(channel for channel in dataset.channels if channel.static):  # they come first
+        known = np.flatnonzero(~np.isnan(values[:, position]))
+        same_stay = np.diff(index[order[known]]) == 0
+        for change in np.flatnonzero(same_stay & (np.diff(values[known, position]) != 0)):
+            before, row = order[known[change : change + 2]]
+            cells = [str(table[channel.name][int(at)].as_py()) for at in (before, row)]
+            raise InputError(
+                f"{place(row)}, column {channel.name}: {cells[1]!r}, but stay {names[index[row]]} has {cells[0]!r} at "
+                f"{place(before)}; a static channel has one value in a stay"
+            )
+
+
+def read_keys(
+    table: pa.Table, stay: str, hour: str, place: Callable[[int], str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Hour of each row, index of its stay, and the stays' names, sorted (as numbers where all are)."""
+    hours = common.numbers(table[hour], Channel(hour), place)
+    for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
+        raise InputError(f"{place(row)}, column {hour}: {hours[row]:g} is not a whole hour")
+    stays = table[stay]
+    for row in np.flatnonzero(stays.is_null(nan_is_null=True)):
+        raise InputError(f"{place(row)}, column {stay}: empty")
+    texts = np.array([str(name) for name in stays.to_pylist()])
+    names, index = np.unique(texts, return_inverse=True)
+    if all(name.isdecimal() for name in names):
+        rank = np.argsort([int(name) for name in names], kind="stable")
+        names, index = names[rank], np.argsort(rank)[index]
+    return hours, index, names
+
+
+def read_labels(table: pa.Table, task: Task, place: Callable[[int], str]) -> np.ndarray:
+    """Labels of one task, NaN where empty."""
+    labels = common.numbers(table[task.name], Channel(task.name), place)
+    if task.kind == "binary":
+        for row in np.flatnonzero(~np.isnan(labels) & ~np.isin(labels, (0, 1))):
+            raise InputError(
+                f"{place(row)}, column {task.name}: {labels[row]:g} is not a label; allowed are 0, 1 and empty"
+            )
+    return labels
+
+
+def read_split(
+    table: pa.Table, column: str, index: np.ndarray, names: np.ndarray, place: Callable[[int], str]
+) -> Split:
+    """The split that a column gives, the same in all rows of a stay."""
+    texts = np.array([str(text) for text in table[column].to_pylist()])
+    for row in np.flatnonzero(~np.isin(texts, SPLITS)):
+        raise InputError(f"{place(row)}, column {column}: '{texts[row]}' is not one of {', '.join(SPLITS)}")
+    first = np.unique(index, return_index=True)[1]
+    for row in np.flatnonzero(texts != texts[first][index]):
+        raise InputError(
+            f"{place(row)}, column {column}: '{texts[row]}', but stay {names[index[row]]} is in "
+            f"'{texts[first][index[row]]}' at {place(first[index[row]])}"
+        )
+    for name in SPLITS:
+        if name not in texts[first]:
+            raise InputError(f"column {column} puts no stay into {name!r}")
+    return {name: np.flatnonzero(texts[first] == name) for name in SPLITS}

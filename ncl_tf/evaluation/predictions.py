@@ -1,0 +1,91 @@
+"""Predicted probabilities of stays, and the files that hold them."""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ncl_tf import files
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.data.declaration import Task
+from ncl_tf.errors import InputError
+
+ALARM = 0.5  # the challenge's predicted label is 1 above this probability
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """Scored stays, hours stacked.
+
+    Attributes:
+        names, lengths: [stays] identifier and number of scored hours.
+        hours: [hours] of the stay, as the source counts them; of a cohort, since the stay's first row.
+        probabilities: [hours, K].
+    """
+
+    names: np.ndarray
+    lengths: np.ndarray
+    hours: np.ndarray
+    probabilities: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: list["Scores"]) -> "Scores":
+        """One after the other."""
+        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
+
+
+def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
+    """Writes `folder`: a file per stay in the challenge's form, or one table predictions.csv or predictions.parquet."""
+    with files.atomic_folder(folder) as new:
+        if form == "psv":
+            write_psv(new, scores)
+            return
+        columns = {"stay": np.repeat(scores.names, scores.lengths), "hour": scores.hours}
+        columns |= {f"probability_{k}": values for k, values in enumerate(scores.probabilities.T)}
+        table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
+        if form == "csv":
+            pa.csv.write_csv(table, new / "predictions.csv")
+        else:
+            pa.parquet.write_table(table, new / "predictions.parquet")
+
+
+def write_psv(folder: pathlib.Path, scores: Scores) -> None:
+    """The challenge's form: one NAME.psv per stay, a row per hour, the probability of class 1 and whether it is an alarm."""
+    if scores.probabilities.shape[1] != 2:
+        raise InputError("the challenge's form, psv, is for binary tasks; choose csv or parquet")
+    for name in scores.names:
+        if pathlib.PurePath(name).name != name:
+            raise InputError(f"stay '{name}' cannot name a file; choose csv or parquet")
+    lines = [f"{p:.6g}|{int(p > ALARM)}" for p in scores.probabilities[:, 1].tolist()]
+    for name, last, length in zip(scores.names, np.cumsum(scores.lengths), scores.lengths, strict=True):
+        text = "\n".join(["PredictedProbability|PredictedLabel", *lines[last - length : last], ""])
+        (folder / f"{name}.psv").write_text(text, encoding="utf-8")
+
+
+def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:
+    """Every hour of the split: stay, hour, label (null where unlabelled) and the probability of each class."""
+    columns = {
+        "stay": np.repeat(split.stay_names, split.lengths),
+        "hour": split.hour,
+        "label": pa.array(split.labels[:, task], from_pandas=True),
+    }
+    columns |= {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
+    with files.atomic_path(path) as partial:
+        pa.parquet.write_table(pa.table(columns), partial)
+
+
+def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
+    """Refuses, before any work is done, what cannot be written in the challenge's form or would mix with other files."""
+    if task.kind != "binary":
+        raise InputError(
+            f"--write_psv: the challenge's form is for binary tasks, and {task.name!r} has {task.classes} classes"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is not an empty folder; name a new one for --write_psv")
+    for stay in stays:
+        if "/" in stay:
+            raise InputError(f"--write_psv: stay {stay!r} cannot name a file")

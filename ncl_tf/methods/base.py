@@ -1,0 +1,115 @@
+"""The contract of a method: it says how its loss comes from a batch, what it learns from and how long it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.data.windows import HISTORY, Batch
+from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.fast.pieces import means_in_pieces
+
+if TYPE_CHECKING:
+    from ncl_tf.training.plans import EarlyStopping
+
+Terms = TypeVar("Terms", bound=tuple)  # a named tuple of scalars, means over the samples; the first is the loss
+Samples = TypeVar("Samples")  # tensors [B, ...], one or nested
+
+
+class Step(NamedTuple):
+    """What a batch gives.
+
+    Attributes:
+        terms: named tuple of scalars, the loss first; metrics of the same names are reported.
+        samples: how many samples the terms are means of, where batches differ in size; None: all count alike.
+        state: for `Method.after_step`.
+    """
+
+    terms: tuple
+    samples: tf.Tensor | None = None
+    state: Any = None
+
+
+class Method(keras.Model):
+    """Base of all methods. A subclass writes `compute_step`; the base trains and validates with it.
+
+    Args:
+        encoder: f_e, what a training is for.
+        terms: the named tuple of scalars that `compute_step` gives; its fields name the metrics.
+        seed: of the order of samples, and of what else is random.
+        name: first part of the variables' paths.
+
+    Attributes:
+        window_hours: length of the windows that it is trained on.
+        early_stopping: how long it is trained, if its validation loss decides; None: a given number of steps.
+        queue_size, keys_per_sample: keys that are kept, and enqueued for each sample; 0 for methods without a queue.
+    """
+
+    window_hours: int = HISTORY
+    early_stopping: EarlyStopping | None = None
+    queue_size: int = 0
+    keys_per_sample: int = 0
+
+    def __init__(self, encoder: Encoder, terms: type[tuple], seed: int, name: str) -> None:
+        super().__init__(name=name)
+        self.encoder, self.seed = encoder, seed
+        self.terms = {field: keras.metrics.Mean(name=field) for field in terms._fields}
+
+    def compute_step(self, batch: Batch, training: bool) -> Step:
+        """The objective's terms of a batch."""
+        raise TypeError(f"{type(self).__name__} has to define compute_step")
+
+    def validation_step(self, batch: Batch) -> Step:
+        """The terms of held-out data, by default as in training; nothing changes."""
+        return self.compute_step(batch, training=False)
+
+    def after_step(self, state: Any) -> None:
+        """What else moves once the optimizer has; by default nothing."""
+
+    def sample_rows(self, split: SplitData) -> np.ndarray | None:
+        """Rows of the split's table to learn from; None: every hour, labelled or not."""
+
+    def describe(self, batch_size: int) -> list[str]:
+        """The settings, as lines for the screen."""
+        return []
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """Means of the objective's terms; Keras resets them at the start of each epoch."""
+        return list(self.terms.values())
+
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """One step of the optimizer on the loss."""
+        with tf.GradientTape() as tape:
+            step = self.compute_step(batch, training=True)
+            loss = step.terms[0] / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums over replicas
+        weights = self.trainable_variables
+        self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.after_step(step.state)
+        return self.report(step)
+
+    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """The same terms, on other data."""
+        return self.report(self.validation_step(batch))
+
+    def report(self, step: Step) -> dict[str, tf.Tensor]:
+        """Takes a step's terms into the running means and returns these."""
+        for name, value in step.terms._asdict().items():
+            self.terms[name].update_state(value, sample_weight=step.samples)
+        return {name: metric.result() for name, metric in self.terms.items()}
+
+    def means(
+        self, function: Callable[[Samples], Terms], samples: Samples, kind: type[Terms], training: bool
+    ) -> Terms:
+        """`function(samples)`, terms that are means over the samples; with a fast encoder, exactly so in pieces.
+
+        In pieces, the loss alone has a gradient, with respect to the trainable variables alone.
+        """
+        if not self.encoder.fast:
+            return function(samples)
+        return means_in_pieces(function, samples, self.trainable_variables if training else (), kind)

@@ -1,0 +1,3 @@
+"""Encoder, projector, decoder and heads."""
+
+HEADS = ("linear", "mlp")  # kinds of heads, named where no TensorFlow is imported

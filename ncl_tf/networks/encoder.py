@@ -1,0 +1,178 @@
+"""Encoder and projector: f_e and h_e of the paper, and by a second copy f_m and h_m."""
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+from tcn import TCN
+
+from ncl_tf.data.augmentations import Draws, StaticDropout
+from ncl_tf.data.windows import HISTORY, every_window
+from ncl_tf.errors import InputError
+from ncl_tf.networks.fast.encoder import last_step, supports
+from ncl_tf.networks.fast.pieces import map_in_pieces
+from ncl_tf.networks.fast.stays import last_steps
+
+
+def l2_normalize(vectors: tf.Tensor) -> tf.Tensor:
+    """Divides by the Euclidean norm: [..., D] -> [..., D] unit vectors; zero stays zero, with finite gradients."""
+    return tf.math.l2_normalize(vectors, axis=-1, epsilon=1e-12)
+
+
+class Encoder(keras.Model):
+    """Patient-state encoder: a temporal convolutional network over the window, merged with the static values.
+
+    TCN on the dynamic channels -> last step -> concatenation with the static values of the last hour -> Dense ->
+    LayerNormalization -> unit sphere.
+
+    Args:
+        static_columns: how many columns of a window, the first ones, hold static values.
+        size: of the representation.
+        filters: of each convolution.
+        kernel_size: of each convolution, in hours before dilation.
+        dilations: one residual block of two convolutions each.
+        stacks: how often the blocks are repeated.
+        normalize: whether representations lie on the unit sphere; the auto-encoders' do not.
+        static_dropout: rate of dropout on the static values in training (authors' code; in the paper it is an
+            augmentation). Needs `draws` when called.
+        fast: compute only those of the TCN's outputs that the last hour depends on, a piece of the batch at a time; same
+            weights, same result.
+        name: first part of the variables' paths.
+    """
+
+    def __init__(
+        self,
+        static_columns: int,
+        size: int = 64,
+        filters: int = 64,
+        kernel_size: int = 2,
+        dilations: Sequence[int] = (1, 2, 4, 8, 16),
+        stacks: int = 1,
+        normalize: bool = True,
+        static_dropout: float = 0.0,
+        fast: bool = True,
+        name: str = "encoder",
+    ) -> None:
+        super().__init__(name=name)
+        if not static_columns >= 0:
+            raise InputError(f"Encoder: static_columns is {static_columns}; allowed: 0 or more")
+        sizes = {"size": size, "filters": filters, "kernel_size": kernel_size, "stacks": stacks}
+        for what, value in sizes.items():
+            if not value >= 1:
+                raise InputError(f"Encoder: {what} is {value}; allowed: 1 or more")
+        if not dilations or not all(isinstance(dilation, int) and dilation >= 1 for dilation in dilations):
+            raise InputError(f"Encoder: dilations is {dilations}; allowed: one or more whole numbers, 1 or more")
+        self.static_columns = static_columns
+        self.normalize = normalize
+        self.fast = fast
+        self.static_dropout = StaticDropout(static_dropout, name="static_dropout")
+        self.tcn = TCN(
+            nb_filters=filters,
+            kernel_size=kernel_size,
+            nb_stacks=stacks,
+            dilations=tuple(dilations),
+            padding="causal",
+            use_skip_connections=False,
+            use_layer_norm=True,
+            dropout_rate=0.0,
+            activation="relu",
+            return_sequences=True,
+            name="tcn",
+        )
+        self.merge = keras.layers.Dense(size, name="merge")
+        self.norm = keras.layers.LayerNormalization(name="norm")
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the weights for windows of shape [batch, hours, columns]; batch and hours may be None."""
+        batch, hours, columns = input_shape
+        if not columns > self.static_columns:
+            raise InputError(f"{self.name}: windows have {columns} columns; allowed: more than {self.static_columns}")
+        self.tcn.build((batch, hours, columns - self.static_columns))
+        _number_norms_within_blocks(self.tcn)
+        self.merge.build((batch, self.tcn.nb_filters + self.static_columns))
+        self.norm.build((batch, self.merge.units))
+
+    def call(self, windows: tf.Tensor, training: bool = False, draws: Draws | None = None) -> tf.Tensor:
+        """Represents the last hour of each window: [B, T, C] -> [B, size]."""
+        if training and self.static_dropout.rate:
+            if draws is None:
+                raise InputError(f"{self.name}: draws is None; static_dropout in training needs Draws")
+            static = self.static_dropout(windows[:, -1:, : self.static_columns], draws=draws)
+            return self._represent(self._last_step(windows), static[:, 0])
+        return map_in_pieces(self._last_hour, windows) if self.fast else self._last_hour(windows)
+
+    def _last_hour(self, windows: tf.Tensor) -> tf.Tensor:
+        return self._represent(self._last_step(windows), windows[:, -1, : self.static_columns])
+
+    def sequence(self, windows: tf.Tensor) -> tf.Tensor:
+        """Represents every hour as if it were the last: [B, T, C] -> [B, T, size].
+
+        The static values are those of the window's last hour throughout.
+        """
+        steps = self.tcn(windows[:, :, self.static_columns :])
+        static = windows[:, -1:, : self.static_columns]
+        return self._represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
+
+    def stays(self, rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:
+        """Represents every hour of whole stays by the window that ends with it.
+
+        Args:
+            rows: [N, C], the prepared hours of any number of stays, stay after stay.
+            hour: [N] int32, hours since the stay's first row.
+            history: hours of a window.
+
+        Returns:
+            [N, size], what `call` gives for the windows; fast, hours that windows have in common are computed once.
+        """
+        if not (self.fast and supports(self.tcn)):
+            return self(every_window(rows, hour, history))
+        static, dynamic = rows[:, : self.static_columns], rows[:, self.static_columns :]
+        return self._represent(last_steps(self.tcn, dynamic, hour, history), static)
+
+    def _last_step(self, windows: tf.Tensor) -> tf.Tensor:
+        """The TCN's output at the last hour: [B, T, C] -> [B, filters]."""
+        dynamic = windows[:, :, self.static_columns :]
+        return last_step(self.tcn, dynamic) if self.fast else self.tcn(dynamic)[:, -1]
+
+    def _represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:
+        """Merges the TCN's state with the static values: [..., filters], [..., static] -> [..., size]."""
+        merged = self.norm(self.merge(tf.concat([state, static], axis=-1)))
+        return l2_normalize(merged) if self.normalize else merged
+
+
+class Projector(keras.Model):
+    """Dense -> LayerNormalization -> ReLU -> Dense -> unit sphere.
+
+    Args:
+        size: of both layers.
+        name: first part of the variables' paths.
+    """
+
+    def __init__(self, size: int = 64, name: str = "projector") -> None:
+        super().__init__(name=name)
+        self.hidden = keras.layers.Dense(size, name="hidden")
+        self.norm = keras.layers.LayerNormalization(name="norm")
+        self.projection = keras.layers.Dense(size, name="projection")
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Creates the weights for representations of shape [batch, size]; batch may be None."""
+        self.hidden.build(input_shape)
+        self.norm.build((input_shape[0], self.hidden.units))
+        self.projection.build((input_shape[0], self.hidden.units))
+
+    def call(self, representations: tf.Tensor) -> tf.Tensor:
+        """Projects representations: [B, D] -> [B, size]."""
+        return l2_normalize(self.projection(tf.nn.relu(self.norm(self.hidden(representations)))))
+
+
+def _number_norms_within_blocks(tcn: TCN) -> None:
+    """Gives the TCN's normalisation weights paths that are the same whenever and wherever the TCN is built.
+
+    keras-tcn leaves its LayerNormalization layers unnamed, so Keras numbers them through the whole process
+    ("layer_normalization_7"), and names of optimizer slots and checkpoints would depend on what was built before.
+    Keras offers no way to rename a variable; the tests hold this to the paths that come out.
+    """
+    for block in tcn.residual_blocks:
+        for index, norm in enumerate(block.layer_norm_layers):
+            for variable in norm.weights:
+                variable._path = variable.path.replace(f"/{norm.name}/", f"/norm_{index}/")

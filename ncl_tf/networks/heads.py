@@ -1,0 +1,43 @@
+"""Small classifiers on a representation, and their loss."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ncl_tf.errors import InputError
+from ncl_tf.networks import HEADS
+
+
+def make_head(kind: str, classes: int, size: int = 64) -> keras.Sequential:
+    """linear: Dense with softmax. mlp: Dense -> LayerNormalization -> ReLU -> Dense with softmax (paper, appendix A)."""
+    if kind not in HEADS:
+        raise InputError(f"no head {kind!r}; allowed: {', '.join(HEADS)}")
+    hidden = [
+        keras.layers.Dense(size, name="hidden"),
+        keras.layers.LayerNormalization(name="norm"),
+        keras.layers.ReLU(name="relu"),
+    ]
+    output = keras.layers.Dense(classes, activation="softmax", name="output")
+    head = keras.Sequential([*(hidden if kind == "mlp" else []), output], name="head")
+    head.kind = kind
+    return head
+
+
+def class_weights(classes: np.ndarray, count: int, balanced: bool) -> np.ndarray:
+    """Weight of each class in the loss, [count] float32: 1, or balanced: 0.5/(1 - p) and 0.5/p for prevalence p.
+
+    For more than two classes the balanced weight is 1 / (count * share of the class).
+    """
+    if not balanced:
+        return np.ones(count, np.float32)
+    share = np.bincount(classes, minlength=count) / len(classes)
+    missing = np.flatnonzero(share == 0)
+    if len(missing):
+        raise InputError(f"no training hour has class {missing[0]}, so the classes cannot be balanced")
+    return (1 / (count * share)).astype(np.float32)
+
+
+def cross_entropy(probabilities: tf.Tensor, classes: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Weighted cross-entropy of each sample, - w_y log p_y: [B, K], [B], [K] -> [B]."""
+    losses = keras.losses.sparse_categorical_crossentropy(classes, probabilities)
+    return tf.gather(weights, classes) * losses

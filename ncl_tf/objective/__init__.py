@@ -1,0 +1,1 @@
+"""Neighborhoods and the neighborhood contrastive objective, readable and in an exact fast form."""

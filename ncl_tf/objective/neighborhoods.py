@@ -1,0 +1,145 @@
+"""Neighbourhood functions n(x_i, x_k): which samples should lie close to each other.
+
+A neighbourhood is any callable `(anchors: Attributes [N], keys: Attributes [K]) -> membership [N, K]`, where membership
+is bool or a float in [0, 1]. It looks only at attributes and need not care about an anchor's own views or the start-up
+entries of the queue: the objective takes care of both (`ncl_tf.objective.losses.membership`). Your own is a few lines:
+
+    def same_parity(anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        return anchors.hour[:, None] % 2 == keys.hour[None, :] % 2
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from ncl_tf.errors import InputError
+
+
+class Attributes(NamedTuple):
+    """What neighbourhoods know of each of N samples.
+
+    Attributes:
+        stay: [N] int32, the stay's number; -1: a start-up entry of the queue, nobody's.
+        hour: [N] int32, hour within the stay.
+        label: [N] int32, class index; -1: unlabelled.
+    """
+
+    stay: tf.Tensor
+    hour: tf.Tensor
+    label: tf.Tensor
+
+
+Neighborhood = Callable[[Attributes, Attributes], tf.Tensor]
+
+
+def _same_stay(anchors: Attributes, keys: Attributes) -> tf.Tensor:
+    """Whether anchor and key come from the same stay, [N, K] bool."""
+    return anchors.stay[:, None] == keys.stay[None, :]
+
+
+def _hours_apart(anchors: Attributes, keys: Attributes) -> tf.Tensor:
+    """|t_i - t_k|, [N, K] float32."""
+    return tf.cast(tf.abs(anchors.hour[:, None] - keys.hour[None, :]), tf.float32)
+
+
+@dataclass(frozen=True)
+class SameStayWithin:
+    """n_w: the same stay and |t_i - t_k| < window.
+
+    Attributes:
+        window: w in hours; None: any two hours of a stay.
+        inclusive: <= instead of <, as in the authors' code.
+    """
+
+    window: float | None
+    inclusive: bool = False
+
+    def __post_init__(self) -> None:
+        if self.window is not None and not self.window >= 0:
+            raise InputError(f"SameStayWithin: window is {self.window}; allowed: hours >= 0, or None for infinite")
+
+    def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        same_stay = _same_stay(anchors, keys)
+        if self.window is None:
+            return same_stay
+        apart = _hours_apart(anchors, keys)
+        return same_stay & (apart <= self.window if self.inclusive else apart < self.window)
+
+
+@dataclass(frozen=True)
+class SameLabel:
+    """n_Y: the same label. Unlabelled samples have no neighbours."""
+
+    def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        return (anchors.label[:, None] == keys.label[None, :]) & (anchors.label[:, None] >= 0)
+
+
+@dataclass(frozen=True)
+class DecayingWithin:
+    """The same stay, with membership 0.5 ** (|t_i - t_k| / half_life): a soft n_w, not in the paper.
+
+    Attributes:
+        half_life: hours after which the membership has halved.
+    """
+
+    half_life: float
+
+    def __post_init__(self) -> None:
+        if not self.half_life > 0:
+            raise InputError(f"DecayingWithin: half_life is {self.half_life}; allowed: hours > 0")
+
+    def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        decay = 0.5 ** (_hours_apart(anchors, keys) / self.half_life)
+        return tf.where(_same_stay(anchors, keys), decay, 0.0)
+
+
+class _Combination:
+    """Several neighbourhoods made one."""
+
+    def __init__(self, *neighborhoods: Neighborhood) -> None:
+        if not neighborhoods:
+            raise InputError(f"{type(self).__name__}: no neighbourhood given; allowed: one or more")
+        self.neighborhoods = neighborhoods
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.neighborhoods))})"
+
+    def _memberships(self, anchors: Attributes, keys: Attributes) -> list[tf.Tensor]:
+        return [tf.cast(neighborhood(anchors, keys), tf.float32) for neighborhood in self.neighborhoods]
+
+
+class Intersection(_Combination):
+    """Member of all: the product of the memberships."""
+
+    def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        return reduce(tf.multiply, self._memberships(anchors, keys))
+
+
+class Union(_Combination):
+    """Member of any: the maximum of the memberships."""
+
+    def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
+        return reduce(tf.maximum, self._memberships(anchors, keys))
+
+
+def check(neighborhood: Neighborhood) -> None:
+    """Refuses what is no neighbourhood, such as a class of which no instance was made."""
+    anchors, keys = (Attributes(*[tf.zeros(samples, tf.int32)] * 3) for samples in (2, 3))
+    try:
+        shape = list(tf.shape(neighborhood(anchors, keys)).numpy())
+    except Exception as error:  # a user's own may raise anything
+        raise InputError(
+            f"neighborhood is {neighborhood}, which cannot be asked about two anchors and three keys: "
+            f"{type(error).__name__}, {str(error).partition(chr(10))[0][:200]}; "
+            "allowed: a function of both, or an instance of a class, @SameStayWithin() in gin"
+        ) from error
+    if shape != [2, 3]:
+        raise InputError(f"neighborhood {neighborhood}: gives {shape} for two anchors and three keys; allowed: [2, 3]")
+
+
+def compares_labels(neighborhood: Neighborhood) -> bool:
+    """Whether it is n_Y, or has it as a part."""
+    return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))

@@ -1,0 +1,64 @@
+"""Figures of the paper and of runs, drawn from run directories and from the output folders of bin/reproduce.
+
+from ncl_tf.reporting import figures
+
+for figure in figures.make([pathlib.Path("runs/physionet2019_laptop")]):
+    figure.save(pathlib.Path("figures"))
+"""
+
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+
+from ncl_tf.errors import InputError
+from ncl_tf.reporting.figures import cohorts, evaluations, representations, sweeps, training
+from ncl_tf.reporting.figures.figure import Figure, style
+from ncl_tf.reporting.figures.sources import Lacking, Sources
+
+DRAWN_BY: dict[str, Callable[[Sources], Figure]] = {
+    "alpha_n_w": sweeps.alpha_n_w,
+    "alpha_n_y": sweeps.alpha_n_y,
+    "temperature_momentum": sweeps.temperature_momentum,
+    "window_alpha": sweeps.window_alpha,
+    "augmentations": sweeps.augmentations,
+    "length_of_stay_bins": cohorts.length_of_stay_bins,
+    "tsne": representations.tsne,
+    "distances": representations.distances,
+    "training_curves": training.training_curves,
+    "precision_recall": evaluations.precision_recall,
+    "reliability": evaluations.reliability,
+}
+NAMES = tuple(DRAWN_BY)
+
+__all__ = ["NAMES", "Figure", "make"]
+
+
+def make(
+    folders: Sequence[pathlib.Path],
+    names: Sequence[str] | None = None,
+    cohort: pathlib.Path | None = None,
+    progress: Callable[[Sequence[str]], Iterable[str]] = lambda names: names,
+    left_out: Callable[[str, str], None] = lambda name, needs: None,
+) -> list[Figure]:
+    """Draws figures.
+
+    Args:
+        folders: run directories and output folders of bin/reproduce.
+        names: of the figures; None: every one for which the folders hold data.
+        cohort: the runs' cohort file, if it has moved; also where there are no runs.
+        progress: wraps the names while they are drawn.
+        left_out: called, if `names` is None, with each figure that cannot be drawn and what it needs.
+    """
+    for name in names or ():
+        if name not in NAMES:
+            raise InputError(f"no figure {name!r}; choose one of {', '.join(NAMES)}")
+    sources, figures = Sources(folders, cohort), []
+    for name in progress(NAMES if names is None else names):
+        try:
+            with style(name):
+                figures.append(DRAWN_BY[name](sources).laid_out())
+        except Lacking as error:
+            if names is not None:
+                given = ", ".join(str(path) for path in (*folders, cohort) if path) or "nothing"
+                raise InputError(f"figure {name!r} needs {error}; given: {given}") from error
+            left_out(name, str(error))
+    return figures

@@ -1,0 +1,232 @@
+"""The searches of the paper's appendix, from the results/ of bin/reproduce: lines over alpha, and grids of two settings."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from ncl_tf.data.cohort import titled
+from ncl_tf.paper import results, tables
+from ncl_tf.paper.compare import METRICS
+from ncl_tf.reporting.figures.figure import COLOURS, GREY, Figure, listed, panels, seeds_text
+from ncl_tf.reporting.figures.sources import SPLITS, Lacking, Sources, data_text
+
+ACCURACY = "contrastive_accuracy"
+AXIS = {
+    "alpha": "α, the weight of alignment",
+    "momentum": "momentum ρ",
+    "temperature": "temperature τ",
+    "window": "window w (hours)",
+}
+AUGMENTATIONS = {"cutout": "cutout", "crop": "crop", "noise": "noise", "channel_dropout": "channel\ndropout"}
+SYMBOL = {"alpha": "α", "momentum": "ρ", "temperature": "τ", "window": "w"}
+
+
+def alpha_n_w(sources: Sources) -> Figure:
+    """Lines of performance over alpha of NCL(n_w)."""
+    data = points(sources, "alpha_n_w_", ["alpha"])
+    return _lines(
+        "alpha_n_w",
+        "α against performance, NCL(n_w)",
+        "Performance of NCL(n_w) for different α: 0 only tells neighbours apart, 1 only pulls them together.",
+        data,
+    )
+
+
+def alpha_n_y(sources: Sources) -> Figure:
+    """Lines of performance and contrastive accuracy over alpha of NCL(n_Y)."""
+    data = points(sources, "alpha_n_y_", ["alpha"], accuracy=True)
+    return _lines(
+        "alpha_n_y",
+        "α against performance and contrastive accuracy, NCL(n_Y)",
+        "Performance of NCL(n_Y) for different α, and the contrastive accuracy of its training: the share of samples whose "
+        "best-scoring key is their own other view.",
+        data,
+    )
+
+
+def temperature_momentum(sources: Sources) -> Figure:
+    """A grid of temperature and momentum of CL."""
+    data = points(sources, "temperature_momentum_", ["temperature", "momentum"])
+    return _grids("temperature_momentum", "Temperature and momentum of CL", data, "temperature", "momentum")
+
+
+def window_alpha(sources: Sources) -> Figure:
+    """A grid of window and alpha of NCL(n_w)."""
+    data = points(sources, "window_alpha_", ["window", "alpha"])
+    return _grids("window_alpha", "w and α of NCL(n_w)", data, "window", "alpha")
+
+
+def augmentations(sources: Sources) -> Figure:
+    """A grid of pairs of augmentations of CL, single ones on the diagonal."""
+    data = points(sources, "augmentations_", ["layers"])
+    names = list(AUGMENTATIONS)
+    single = data["layers"].str.count(r"\+") < 2  # or a pair
+    groups = [
+        (panel, group)
+        for panel, group in data.groupby(["source", "table", "task", "metric"], sort=False)
+        if single[group.index].any()
+    ]
+    if not groups:
+        raise Lacking("results of augmentations alone or in pairs, beside those of all four together")
+    canvas, axes = panels(len(groups), 4.4, 3.9)
+    best, all_four = [], []
+    for ax, ((_, _, task, metric), group) in zip(axes, groups, strict=True):
+        mean, std = np.full((2, len(names), len(names)), np.nan)
+        for layers, value, spread in zip(group["layers"], group["mean"], group["std"], strict=True):
+            chosen = [names.index(layer) for layer in layers.split("+")]
+            if len(chosen) <= 2:
+                i, j = chosen[0], chosen[-1]
+                mean[i, j] = mean[j, i] = value
+                std[i, j] = std[j, i] = spread
+            else:
+                all_four.append(f"{value:.1f}")
+        pairs = group[single[group.index]]
+        best.append(pairs.loc[pairs["mean"].idxmax(), "layers"].replace("+", " with ").replace("_", " "))
+        ticks = list(AUGMENTATIONS.values())
+        _grid(ax, mean, std, ticks, ticks, _score(metric))
+        ax.set_title(f"{_header(group, data)}, {_words(task)}")
+        ax.set_xlabel("augmentation")
+        ax.set_ylabel("composed with")
+    four = f" All four together reach {listed(all_four)}." if all_four else ""
+    return Figure(
+        "augmentations",
+        "Pairwise composition of augmentations of CL",
+        f"Performance of CL with two augmentations, or with one, on the diagonal.{four} {_facts(data, '±')}",
+        f"A square grid of augmentations, coloured by performance. The best cell is {listed(best)}.",
+        data,
+        canvas,
+    )
+
+
+def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = False) -> pd.DataFrame:
+    """What the folders hold of all sweeps whose name begins with `prefix`.
+
+    Returns:
+        a row for each point and metric: source (number of the output folder), table, dataset, split, budget, cohort, task,
+        metric, the settings in `axes`, mean and std over seeds (x 100), seeds, changed (settings that are neither the
+        table's nor the budget's, in words).
+    """
+    found = []
+    for source, folder in enumerate(sources.outputs, start=1):
+        for table in map(tables.load, filter(lambda name: name.startswith(prefix), tables.names())):
+            rows = results.rows(folder / "results", table)
+            metrics = {task: [c.metric for c in table.columns if c.task == task] for task in table.tasks}
+            for row in rows:
+                facts = {
+                    "source": source,
+                    "table": table.name,
+                    "dataset": titled(table.dataset, row["simulated"]),
+                    "split": table.split,
+                    "budget": row["budget"],
+                    "cohort": row["cohort_checksum"],
+                    **{name: tables.value_name(row[name]) if name == "layers" else row[name] for name in axes},
+                    "seed": row["seed"],
+                    "changed": ", ".join(f"{name} = {value}" for name, value in row["changed"].items()),
+                }
+                for metric in dict.fromkeys(metrics[row["task"]]):
+                    found.append(facts | {"task": row["task"], "metric": metric, "value": row["metrics"][metric]})
+                if accuracy and "accuracy" in row["training"]:
+                    value = row["training"]["accuracy"]
+                    found.append(facts | {"task": "training", "metric": ACCURACY, "value": value})
+    if not found:
+        names = [name for name in tables.names() if name.startswith(prefix)]
+        raise Lacking(f"results of bin/reproduce --table={' or '.join(names)}")
+    values = pd.DataFrame(found).drop_duplicates()  # two tasks may share a training, and its accuracy
+    values["value"] *= 100
+    by = [name for name in values.columns if name not in ("seed", "changed", "value")]
+    by = [*(name for name in by if name not in axes), *axes]
+    return values.groupby(by, sort=False, as_index=False).agg(
+        mean=("value", "mean"), std=("value", "std"), seeds=("seed", "nunique"), changed=("changed", "max")
+    )
+
+
+def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
+    """A column for each sweep, in it a panel for each metric, all over alpha."""
+    sweeps = list(data.groupby(["source", "table"], sort=False))
+    rows = [
+        sorted(sweep.groupby(["task", "metric"], sort=False), key=lambda g: g[0][1] == ACCURACY) for _, sweep in sweeps
+    ]
+    height = max(map(len, rows))
+    canvas, axes = panels(len(sweeps) * height, 3.9, 2.5, columns=len(sweeps))
+    grid = np.array(axes, dtype=object).reshape(height, len(sweeps))
+    trends = []
+    for column, panels_of_sweep in zip(grid.T, rows, strict=True):
+        for ax, ((task, metric), group) in zip(column, panels_of_sweep, strict=False):
+            group = group.sort_values("alpha")
+            colour = COLOURS[1] if metric == ACCURACY else COLOURS[0]
+            ax.errorbar(group["alpha"], group["mean"], group["std"].fillna(0), color=colour, marker="o")
+            ax.set_xlim(-0.04, 1.04)
+            ax.set_ylabel(_score(metric) if metric == ACCURACY else f"{_words(task)}\n{_score(metric)}")
+            ax.set_xlabel(AXIS["alpha"])
+            best = group.loc[group["mean"].idxmax(), "alpha"]
+            trends.append(f"{_score(metric, unit='')} of {_words(task)} at α = {best:g} ({_header(group, data)})")
+        column[0].set_title(_header(panels_of_sweep[0][1], data))
+        for unused in column[len(panels_of_sweep) :]:
+            unused.remove()
+    alt = f"Lines over α from {data['alpha'].min():g} to {data['alpha'].max():g}. Highest are {listed(trends)}."
+    return Figure(name, title, f"{caption} {_facts(data)}", alt, data, canvas)
+
+
+def _grids(name: str, title: str, data: pd.DataFrame, down: str, across: str) -> Figure:
+    """A panel for each sweep and metric: a grid of two settings, coloured by performance."""
+    groups = list(data.groupby(["source", "table", "task", "metric"], sort=False))
+    shape = data[down].nunique(), data[across].nunique()
+    wide = shape[1] > 4
+    canvas, axes = panels(len(groups), 1.7 + 0.62 * shape[1], 1.2 + 0.5 * shape[0], columns=1 if wide else 2)
+    best = []
+    for ax, ((_, _, task, metric), group) in zip(axes, groups, strict=True):
+        mean, std = (group.pivot(index=down, columns=across, values=value) for value in ("mean", "std"))
+        _grid(ax, mean.to_numpy(), std.to_numpy(), mean.columns, mean.index, _score(metric))
+        ax.set_title(f"{_header(group, data)}, {_words(task)}")
+        ax.set_xlabel(AXIS[across])
+        ax.set_ylabel(AXIS[down])
+        top = group.loc[group["mean"].idxmax()]
+        best.append(f"{SYMBOL[down]} = {top[down]:g}, {SYMBOL[across]} = {top[across]:g} ({_header(group, data)})")
+    caption = f"Performance for different values of {AXIS[down]} and {AXIS[across]}. {_facts(data, '±')}"
+    alt = f"A grid of {shape[0]} by {shape[1]} cells, coloured by performance. The best cell is {listed(best)}."
+    return Figure(name, title, caption, alt, data, canvas)
+
+
+def _grid(ax: Axes, mean: np.ndarray, std: np.ndarray, across: list, down: list, label: str) -> None:
+    """Cells [down, across] coloured by their mean, with mean and deviation in writing; what is not known stays grey."""
+    ax.set_facecolor(GREY)
+    ax.grid(False)
+    image = ax.imshow(mean, cmap="viridis", aspect="auto", origin="upper")
+    middle = (np.nanmin(mean) + np.nanmax(mean)) / 2
+    for i, j in zip(*np.nonzero(np.isfinite(mean)), strict=True):
+        text = f"{mean[i, j]:.1f}".replace("-", "−") + (f"\n± {std[i, j]:.1f}" if np.isfinite(std[i, j]) else "")
+        ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color="black" if mean[i, j] > middle else "white")
+    ax.set_xticks(range(len(across)), [_tick(value) for value in across])
+    ax.set_yticks(range(len(down)), [_tick(value) for value in down])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.figure.colorbar(image, ax=ax, label=label, shrink=0.9).outline.set_visible(False)
+
+
+def _header(group: pd.DataFrame, data: pd.DataFrame) -> str:
+    """What tells a sweep from the others in a figure: dataset, labels that n_Y saw, and the budget where it differs."""
+    first = group.iloc[0]
+    labels = first["table"].removeprefix("alpha_n_y_") if first["table"].startswith("alpha_n_y_") else None
+    parts = [first["dataset"], *([f"labels of {_words(labels)}"] if labels else [])]
+    return ", ".join([*parts, *([f"budget {first['budget']!r}"] if data["budget"].nunique() > 1 else [])])
+
+
+def _tick(value: object) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _facts(data: pd.DataFrame, drawn: str = "error bars") -> str:
+    """Which data, budget and seeds, and what was changed."""
+    cohorts = (data_text(d, c) for d, c in zip(data["dataset"], data["cohort"], strict=True))
+    splits, budgets = (listed(data[name].map(change)) for name, change in (("split", SPLITS.get), ("budget", repr)))
+    text = f"Data: {listed(cohorts)}, {splits} split, MLP head. Budget {budgets}; {seeds_text(data['seeds'], drawn)}."
+    changed = [settings for settings in data["changed"] if settings]
+    return f"{text} Settings other than the paper's or the budget's: {listed(changed)}." if changed else text
+
+
+def _score(metric: str, unit: str = " (x 100)") -> str:
+    return f"contrastive accuracy{unit and ' (%)'}" if metric == ACCURACY else METRICS[metric] + unit
+
+
+def _words(task: str) -> str:
+    return task.replace("_", " ")

@@ -1,0 +1,75 @@
+"""How trainings went, from the metrics.jsonl of run directories."""
+
+from typing import Any
+
+import pandas as pd
+
+from ncl_tf.reporting.figures.figure import COLOURS, Figure, legend_below, line_with_band, listed, over_seeds, panels
+from ncl_tf.reporting.figures.sources import Lacking, Run, Sources, by_label, evenly, facts, left_out
+
+TERMS = {
+    "loss": "objective (nats)",
+    "alignment": "$L_{NA}$, alignment (nats)",
+    "discrimination": "$L_{ND}$, discrimination (nats)",
+    "accuracy": "contrastive accuracy (%)",
+    "other_loss": "loss of methods that do not contrast",
+}
+SPLITS = {"training": ("", "-"), "validation": ("val_", "--")}
+
+
+def training_curves(sources: Sources) -> Figure:
+    """Objective, its two parts and contrastive accuracy over the steps of training."""
+    groups = by_label([run for run in sources.runs if run.reports])
+    if not groups:
+        raise Lacking("a run directory with reports of its training, metrics.jsonl")
+    shown = evenly(groups, len(COLOURS))
+    rows = [row for label, runs in shown.items() for run in runs for row in _terms(label, run)]
+    data = over_seeds(pd.DataFrame(rows), ["run", "term", "split", "step"])
+    terms = [term for term in TERMS if term in set(data["term"])]
+    canvas, axes = panels(len(terms), 3.9, 2.7, columns=2)
+    for ax, term in zip(axes, terms, strict=True):
+        for (label, split), line in data[data["term"] == term].groupby(["run", "split"], sort=False):
+            looks = {"color": COLOURS[list(shown).index(label)], "linestyle": SPLITS[split][1]}
+            line_with_band(ax, line["step"], line, label=label if split == "training" else None, **looks)
+        ax.set_xlabel("training step")
+        ax.set_ylabel(TERMS[term])
+    for split, (_, style) in SPLITS.items():
+        axes[0].plot([], [], color="#555555", linestyle=style, label=split)
+    legend_below(canvas, axes)
+    return Figure(
+        "training_curves",
+        "Training curves",
+        "Objective, its two parts and contrastive accuracy during training: solid on training batches, dashed on validation "
+        f"data.{left_out(groups, shown)} {facts(shown.values(), 'bands')}",
+        f"Curves over training steps. The training loss of {listed(_trends(data))}.",
+        data,
+        canvas,
+    )
+
+
+def _terms(label: str, run: Run) -> list[dict[str, Any]]:
+    """The terms of a run's objective, a row for each step and split; losses of other methods are another term."""
+    rows = []
+    for report in run.reports:
+        contrasts = "alignment" in report
+        for split, (prefix, _) in SPLITS.items():
+            for term in [term for term in (TERMS if contrasts else ["loss"]) if prefix + term in report]:
+                rows.append(
+                    {
+                        "run": label,
+                        "seed": run.record["seed"],
+                        "term": term if contrasts else "other_loss",
+                        "split": split,
+                        "step": report["step"],
+                        "value": report[prefix + term] * (100 if term == "accuracy" else 1),
+                    }
+                )
+    return rows
+
+
+def _trends(data: pd.DataFrame) -> list[str]:
+    losses = data[data["term"].isin(["loss", "other_loss"]) & (data["split"] == "training")]
+    return [
+        f"{label} goes from {line['mean'].iloc[0]:.3g} to {line['mean'].iloc[-1]:.3g}"
+        for label, line in losses.groupby("run", sort=False)
+    ]

@@ -1,0 +1,140 @@
+"""The page's tables, in HTML."""
+
+import html
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.datasets import PAPER_COUNTS
+from ncl_tf.data.describe import counts
+from ncl_tf.data.splits import SPLITS
+from ncl_tf.evaluation.question import share_of_labels
+from ncl_tf.paper.compare import HEADS, METRICS, Cell, Comparison
+from ncl_tf.paper.plan import evaluation
+from ncl_tf.paper.results import cut_short
+from ncl_tf.paper.tables import SEEDS
+from ncl_tf.reporting.report.sources import Training
+
+escape = html.escape
+TEXT, TEXTS = ' class="text"', ("judged by", "budget")  # what marks columns of words, and their headings
+NOTHING = '<td class="none">–</td>'
+
+
+def table(caption: str, head: str, bodies: Iterable[str], name: str) -> str:
+    """A table in a box of its own, which scrolls where the window is narrow; the keyboard reaches it, too."""
+    groups = "".join(f"<tbody>{body}</tbody>" for body in bodies)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
+        f"<table><caption><span>{caption}</span></caption><thead>{head}</thead>{groups}</table></div>"
+    )
+
+
+def header(names: Sequence[str]) -> str:
+    """A row of column headings, some of which may be empty."""
+    cells = (f'<th scope="col"{TEXT * (name in TEXTS)}>{escape(name)}</th>' if name else "<td></td>" for name in names)
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def number(value: float) -> str:
+    """x 100 with one decimal and a typographer's minus."""
+    return f"{value:.1f}".replace("-", "−")
+
+
+def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
+    """A table of the paper, ours above the paper's in each cell.
+
+    Args:
+        content: the table.
+        anchors: group of trainings -> its provenance on the page; copied results have none.
+    """
+    columns = content.table.columns
+    blocks: dict[str, list[str]] = {}
+    for row in content.rows:
+        group = evaluation(content.table, row, columns[0], SEEDS[0], 0).training.name.rsplit("-seed", 1)[0]
+        cells = "".join(_cell(content.cells[row.name, column]) for column in columns)
+        title = escape(row.title)
+        title = f'<a href="#{escape(anchors[group])}">{title}</a>' if group in anchors else title
+        cells = f"<td>{content.seeds(row)}</td>{cells}"
+        blocks.setdefault(row.block, []).append(f'<tr><th scope="row">{title}</th>{cells}</tr>')
+    head = header(["", "seeds", *(content.header(column) for column in columns)])
+    caption = content.caption.replace("In brackets: the paper's figure", "Below: the paper's figure").replace(
+        "x 100", "x\N{NO-BREAK SPACE}100"
+    )
+    return table(escape(caption), head, ("".join(rows) for rows in blocks.values()), content.table.title)
+
+
+def _cell(cell: Cell) -> str:
+    if cell.mean is None:
+        ours = "–"
+    else:
+        ours = f"<strong>{number(cell.mean)}</strong>" if cell.bold else number(cell.mean)
+        ours += f" ± {cell.std:.1f}" if cell.std is not None else ""
+        ours += "†" if cell.stopped_by_budget else ""
+    if cell.figure is None:
+        return f"<td>{ours}</td>"
+    paper = f"<strong>{cell.figure.mean}</strong>" if cell.figure.bold else f"{cell.figure.mean}"
+    paper += f" ± {cell.figure.std}" if cell.figure.std is not None else ""
+    less = f", {cell.less}".replace("-", "−") if cell.less else ""
+    return f'<td>{ours}<span class="below">{paper}{less}</span></td>'
+
+
+def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> str:
+    """What bin/evaluate found about single runs, with intervals; `link`: name of the run -> address of its provenance."""
+    judged = [(training, result) for training in trainings for result in training.evaluations]
+    metrics = [name for name in METRICS if any(name in result["metrics"] for _, result in judged)]
+    rows = []
+    for training, result in judged:
+        title = f'<th scope="row"><a href="#{escape(link(training.name))}">{escape(training.name)}</a></th>'
+        words, seed = (question(result), training.record["budget"]), escape(str(training.record["seed"]))
+        cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{seed}</td>"
+        rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
+    stopped = any(cut_short(result) for _, result in judged)
+    caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split." + (
+        " †: stopped by budget, when time or epochs were up." * stopped
+    )
+    head = header(["run", "judged by", "budget", "seed", *(METRICS[name] for name in metrics)])
+    return table(caption, head, ["".join(rows)], "Single runs")
+
+
+def _interval(result: dict[str, Any], metric: str) -> str:
+    if metric not in result["metrics"]:
+        return NOTHING
+    text = number(100 * result["metrics"][metric]) + "†" * cut_short(result)
+    if metric in result["intervals"]:
+        low, high = (number(100 * value) for value in result["intervals"][metric])
+        text += f'<span class="below">{low} to {high}</span>'
+    return f"<td>{text}</td>"
+
+
+def question(result: dict[str, Any]) -> str:
+    """What bin/evaluate was asked, in words."""
+    asked, labels = result["question"], share_of_labels(result)
+    parts = [asked["task"].replace("_", " "), f"{HEADS[asked['head']]} head"]
+    parts += [f"on {asked['features'].replace('_', ' ')}"] * (asked["features"] != "representation")
+    parts += ["fine-tuned"] * asked["fine_tune"]
+    parts += [f"{labels:.0%} of labels"] * (labels != 1)
+    return ", ".join([*parts, f"{asked['split']} split"])
+
+
+def data(cohort: Cohort) -> str:
+    """Counts of a cohort, beside the paper's where it is not a simulated one."""
+    paper = {} if cohort.simulated else PAPER_COUNTS.get(cohort.name, {})
+    rows = []
+    for task, numbers in counts(cohort).items():
+        for what, ours in numbers.items():
+            published = paper.get(task, {}).get(what) if task else paper.get(what)
+            cells = "".join(f"<td>{count:,}</td>" for count in ours)
+            if paper:
+                cells += "".join(f"<td>{count:,}</td>" for count in published) if published else NOTHING * 3
+                same = "" if published is None else "same" if published == ours else "differs"
+                cells += f"<td>{same}</td>"
+            title = f"{task}: {what}".replace("_", " ") if task else what
+            rows.append(f'<tr><th scope="row">{escape(title)}</th>{cells}</tr>')
+    if not paper:
+        beside = (
+            "A simulated ward, so ours alone." if cohort.simulated else "The paper has no such data, so ours alone."
+        )
+        return table(f"{escape(cohort.name)}. {beside}", header(["", *SPLITS]), ["".join(rows)], cohort.name)
+    groups = '<tr><td></td><th scope="colgroup" colspan="3">ours</th><th scope="colgroup" colspan="3">paper</th><td></td></tr>'
+    caption = f"{escape(cohort.name)}, beside the counts that the paper gives."
+    return table(caption, groups + header(["", *SPLITS, *SPLITS, ""]), ["".join(rows)], cohort.name)

@@ -1,0 +1,8 @@
+"""The run store: directories of trainings, what they hold and what ran them. Imports no TensorFlow."""
+
+from ncl_tf.runs.checkpoints import checksum, named_variables
+from ncl_tf.runs.configuration import bindings
+from ncl_tf.runs.environment import code_version, environment
+from ncl_tf.runs.run import Run
+
+__all__ = ["Run", "bindings", "checksum", "code_version", "environment", "named_variables"]

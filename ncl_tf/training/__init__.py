@@ -1,0 +1,1 @@
+"""The trainer: schedules, early stopping, checkpoints, distribution and configuration."""

@@ -1,0 +1,237 @@
+"""Training alone, on all devices of a machine, or on several machines, by `tf.distribute`.
+
+Every replica computes an equal share of each batch and all hold the same weights, so they follow one process on the whole
+batch, up to the order in which floats are added.
+"""
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import keras
+import tensorflow as tf
+from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+from tensorflow.python.eager import context
+
+from ncl_tf.data.windows import Batch, share_of
+from ncl_tf.errors import InputError
+from ncl_tf.runs import Run
+from ncl_tf.training.cluster import Cluster, read_cluster
+
+STRATEGIES = ("none", "mirrored", "multiworker")
+# What collectives raise when another worker, or the way to it, is gone.
+LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+
+Logs = dict[str, tf.Tensor]
+
+
+class Alone:
+    """One replica, trained by Keras' own loop.
+
+    Attributes:
+        replicas: devices that compute a share of each batch.
+        part: which worker this is, of how many; each is a process.
+    """
+
+    replicas, part = 1, (0, 1)
+
+    @property
+    def chief(self) -> bool:
+        """Whether this worker writes the run directory."""
+        return self.part[0] == 0
+
+    def scope(self) -> contextlib.AbstractContextManager:
+        """Where variables are to be made."""
+        return contextlib.nullcontext()
+
+    def fit(
+        self,
+        model: keras.Model,
+        batches: tf.data.Dataset,
+        steps: int,
+        held_out: tf.data.Dataset | None,
+        progress: keras.callbacks.Callback,
+    ) -> dict[str, float]:
+        """Takes `steps` steps, then validates; returns the model's metrics, those of validation named `val_...`.
+
+        Args:
+            model: compiled.
+            batches: this worker's share of each batch.
+            steps: number of batches to take.
+            held_out: this worker's share of the batches to validate on.
+            progress: is told the end of every step, and may set `model.stop_training`.
+        """
+        history = model.fit(
+            batches,
+            steps_per_epoch=steps,
+            validation_data=held_out,
+            callbacks=[progress],
+            shuffle=False,
+            verbose=0,
+        ).history
+        return {name: float(values[-1]) for name, values in history.items()}
+
+    def any(self, here: bool) -> bool:
+        """Whether it holds on any worker; all have to ask together."""
+        return here
+
+    def check_same(self, what: str, value: int) -> None:
+        """Refuses a value that is not the same on all workers; all have to ask together."""
+
+    def check_batch(self, batch_size: int) -> None:
+        """Refuses batches that the replicas cannot share equally."""
+
+    def losses_told(self, run: Run) -> contextlib.AbstractContextManager:
+        """Around everything that workers do together: says what to do when one is lost."""
+        return contextlib.nullcontext()
+
+
+class Together(Alone):
+    """Several replicas, which take the model's own steps by `strategy.run`: Keras' loop cannot serve several workers."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, part: tuple[int, int] = (0, 1)) -> None:
+        self.strategy, self.part = strategy, part
+        self.replicas = strategy.num_replicas_in_sync
+        self._local = self.replicas // part[1]
+        self._compiled: dict[Callable, Callable] = {}
+        self._step = 0
+
+    def scope(self) -> contextlib.AbstractContextManager:
+        return self.strategy.scope()
+
+    def fit(
+        self,
+        model: keras.Model,
+        batches: tf.data.Dataset,
+        steps: int,
+        held_out: tf.data.Dataset | None,
+        progress: keras.callbacks.Callback,
+    ) -> dict[str, float]:
+        progress.set_model(model)
+        model.stop_training = False
+        model.reset_metrics()
+        for number, share in enumerate(batches.take(steps)):
+            self._step = int(model.optimizer.iterations.numpy()) + 1
+            progress.on_train_batch_end(number, self._run(model.train_step, share))
+            if model.stop_training:
+                break
+        report = _means(model)
+        if held_out is not None:
+            model.reset_metrics()
+            for share in held_out:
+                self._run(model.test_step, share)
+            report |= {f"val_{name}": value for name, value in _means(model).items()}
+        return report
+
+    def any(self, here: bool) -> bool:
+        return self._sum(int(here)) > 0
+
+    def check_same(self, what: str, value: int) -> None:
+        if self._sum(value) != value * self.replicas:
+            raise InputError(
+                f"worker {self.part[0]}: its {what} is not that of all workers; "
+                "allowed: the same command on each, with one run directory in a folder that they share"
+            )
+
+    def check_batch(self, batch_size: int) -> None:
+        if batch_size % self.replicas:
+            nearest = max(round(batch_size / self.replicas), 1) * self.replicas
+            raise InputError(
+                f"batch_size is {batch_size}, which {self.replicas} replicas cannot share equally; nearest: {nearest}"
+            )
+
+    @contextlib.contextmanager
+    def losses_told(self, run: Run) -> Iterator[None]:
+        try:
+            yield
+        except LOST as error:
+            if self.part[1] == 1:
+                raise
+            reason = (re.search(r"aborted by: (.+)", error.message) or re.search(r"(.+)", error.message))[1]
+            raise InputError(
+                f"worker {self.part[0]}: another worker was lost at step {self._step} ({reason}). "
+                f"Start all workers again with the same commands: they go on from step {run.kept_step}"
+            ) from error
+
+    def _run(self, step: Callable[[Batch], Logs], share: Batch) -> Logs:
+        """Takes a step on every replica; returns the means of its logs over all of them."""
+        if step not in self._compiled:
+            take = functools.partial(self.strategy.run, _averaged)
+            self._compiled[step] = tf.function(lambda batch: take((step, batch)), autograph=False)
+        logs = self._compiled[step](self.strategy.experimental_distribute_values_from_function(self._cut(share)))
+        return {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
+
+    def _cut(self, batch: Batch) -> Callable[[tf.distribute.experimental.ValueContext], Batch]:
+        """Cuts this worker's share of a batch into those of its replicas."""
+
+        def share(replica: tf.distribute.experimental.ValueContext) -> Batch:
+            part = replica.replica_id_in_sync_group % self._local, self._local
+            return {name: share_of(value, *part) for name, value in batch.items()}
+
+        return share
+
+    def _sum(self, value: int) -> int:
+        """The sum over all replicas of their workers' values."""
+        values = self.strategy.experimental_distribute_values_from_function(lambda _: tf.constant(value, tf.int64))
+        return int(self.strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None))
+
+
+def gather(strategy: str, wait: float = 300) -> Alone:
+    """Those who train together, once all are there.
+
+    Args:
+        strategy: "none"; "mirrored", all GPUs of this machine, or all its logical CPUs where it has no GPU; "multiworker",
+            the workers that the environment variable TF_CONFIG names.
+        wait: seconds until all workers have to be there.
+    """
+    if strategy == "none":
+        return Alone()
+    if strategy == "mirrored":
+        devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        together = Together(tf.distribute.MirroredStrategy([device.name for device in devices]))
+    elif strategy == "multiworker":
+        cluster = read_cluster(os.environ.get("TF_CONFIG"))
+        together = Together(_connected(cluster, wait), (cluster.index, len(cluster.workers)))
+    else:
+        raise InputError(f"strategy is {strategy!r}; allowed: {', '.join(STRATEGIES)}")
+    if together.replicas == 1:
+        print(f"strategy {strategy}: there is one device, so training goes on as without it")
+        return Alone()
+    return together
+
+
+def _connected(cluster: Cluster, wait: float) -> tf.distribute.Strategy:
+    cluster.check_port()
+    # With its coordination service, TensorFlow ends the process from C++ when a worker does not come, and swallows SIGTERM;
+    # without it, the strategy looks after its workers in Python, every half minute, and raises errors.
+    context.context().configure_coordination_service(service_type="")
+    CollectiveAllReduceExtended._check_health_initial_timeout = wait
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (RuntimeError, *LOST) as error:
+        raise InputError(
+            f"worker {cluster.index}: after {wait:g} seconds, not all workers are there ({', '.join(cluster.workers)}); "
+            "allowed: all are started within --wait seconds and can reach each other"
+        ) from error
+
+
+def _averaged(step: Callable[[Batch], Logs], batch: Batch) -> Logs:
+    """The step's logs, averaged over the replicas in one go."""
+    logs = step(batch)
+    replica, values = tf.distribute.get_replica_context(), tf.stack(list(logs.values()))
+    means = replica.all_reduce(tf.distribute.ReduceOp.MEAN, values)
+    return dict(zip(logs, tf.unstack(means), strict=True))
+
+
+def _means(model: keras.Model) -> dict[str, float]:
+    """The model's metrics, over the samples of all replicas."""
+    return {metric.name: float(metric.result()) for metric in model.metrics}

@@ -1,0 +1,238 @@
+"""What configurations can name: factories of networks and methods, neighbourhoods, and how representations are judged.
+
+Losses, layers and neighbourhoods know nothing of gin; the factories here do. A neighbourhood of your own becomes
+configurable with `gin.external_configurable(MyNeighborhood)` in a module that `bin/train --import=my_module` imports.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import get_origin
+
+import gin
+import keras
+
+from ncl_tf.data import augmentations
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.errors import InputError
+from ncl_tf.methods.authors import OtherViewKeys, starting_independently
+from ncl_tf.methods.autoencoder import Autoencoder
+from ncl_tf.methods.momentum import MomentumContrast, Objective
+from ncl_tf.methods.supervised import Classifier
+from ncl_tf.networks.decoder import mirror
+from ncl_tf.networks.encoder import Encoder, Projector
+from ncl_tf.networks.heads import make_head
+from ncl_tf.objective import losses, neighborhoods
+from ncl_tf.objective.fast import losses as fast_losses
+from ncl_tf.objective.neighborhoods import Neighborhood, compares_labels
+from ncl_tf.training.plans import EarlyStopping
+from ncl_tf.training.protocol import Protocol, labelled_training, limited_batch
+
+
+def typed(function: Callable) -> Callable:
+    """Checks arguments that are annotated with a plain type or a sequence, and that none is missing: gin passes on whatever a
+    file says.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise InputError(f"{function.__name__}: {error}; a gin file or --gin_param has to bind it") from error
+        for name, value in arguments.items():
+            allowed = signature.parameters[name].annotation
+            if get_origin(allowed) is Sequence and not isinstance(value, list | tuple):
+                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: a list")
+            if allowed not in (bool, int, float, str, float | None, str | None):
+                continue
+            accepted = allowed | int if allowed in (float, float | None) else allowed
+            if not isinstance(value, accepted) or (isinstance(value, bool) and allowed is not bool):
+                wanted = getattr(allowed, "__name__", allowed)
+                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: {wanted}")
+        return function(*args, **kwargs)
+
+    checked.__signature__ = signature  # where gin looks for defaults
+    return checked
+
+
+for _neighborhood in (neighborhoods.SameStayWithin, neighborhoods.SameLabel, neighborhoods.DecayingWithin):
+    gin.external_configurable(typed(_neighborhood), module="neighborhoods")
+
+
+@gin.configurable("Intersection", module="neighborhoods")
+@typed
+def intersection(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Intersection:
+    """Member of all of them."""
+    return neighborhoods.Intersection(*neighborhoods_)
+
+
+@gin.configurable("Union", module="neighborhoods")
+@typed
+def union(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Union:
+    """Member of any of them."""
+    return neighborhoods.Union(*neighborhoods_)
+
+
+@gin.configurable
+@typed
+def encoder(
+    static_columns: int,
+    name: str,
+    fast: bool,
+    size: int = 64,
+    filters: int = 64,
+    kernel_size: int = 2,
+    dilations: Sequence[int] = (1, 2, 4, 8, 16),
+    stacks: int = 1,
+    static_dropout: float = 0.0,
+    normalize: bool = True,
+) -> Encoder:
+    """The paper's encoder; see `ncl_tf.networks.encoder.Encoder`."""
+    return Encoder(
+        static_columns,
+        size,
+        filters,
+        kernel_size,
+        dilations,
+        stacks,
+        normalize,
+        static_dropout=static_dropout,
+        fast=fast,
+        name=name,
+    )
+
+
+@gin.configurable
+@typed
+def augmentation(
+    static_columns: int,
+    layers: Sequence[str] = ("cutout", "crop", "noise", "channel_dropout"),
+    augment_static: str = "dropout",
+) -> augmentations.Augmentation:
+    """The paper's augmentations, or those of them that are named, in that order."""
+    known = {
+        "cutout": augmentations.HistoryCutout,
+        "crop": augmentations.HistoryCrop,
+        "noise": augmentations.GaussianNoise,
+        "channel_dropout": augmentations.ChannelDropout,
+    }
+    for layer in layers:
+        if layer not in known:
+            raise InputError(f"augmentation.layers names {layer!r}; allowed: {', '.join(known)}")
+    return augmentations.Augmentation(static_columns, [known[layer]() for layer in layers], augment_static)
+
+
+@gin.configurable
+@typed
+def momentum_contrast(
+    cohort: Cohort,
+    seed: int,
+    fast: bool,
+    neighborhood: Neighborhood = gin.REQUIRED,
+    alpha: float = gin.REQUIRED,
+    temperature: float = gin.REQUIRED,
+    momentum: float = gin.REQUIRED,
+    queue_size: int = gin.REQUIRED,
+    task: str | None = None,
+    freeze_projector: bool = False,
+    authors_keys: bool = False,
+    independent_start: bool = False,
+) -> MomentumContrast:
+    """Any of the paper's contrastive methods; see `ncl_tf.methods.momentum`, for the last two `ncl_tf.methods.authors`."""
+    neighborhoods.check(neighborhood)
+    if task is None and compares_labels(neighborhood):
+        tasks = ", ".join(repr(declared.name) for declared in cohort.tasks)
+        raise InputError(f"{neighborhood} compares labels, and task is None; allowed: a task of the cohort, {tasks}")
+    keras.utils.set_random_seed(seed)
+    static = cohort.static_columns
+    method = OtherViewKeys if authors_keys else MomentumContrast
+    if independent_start:
+        method = starting_independently(method)
+    return method(
+        encoder(static, "encoder", fast),
+        Projector(name="projector"),
+        encoder(static, "momentum_encoder", fast),
+        Projector(name="momentum_projector"),
+        augmentation(static),
+        fast_or_readable(fast),
+        neighborhood,
+        alpha,
+        temperature,
+        momentum,
+        queue_size,
+        None if task is None else cohort.task(task)[0],
+        seed,
+        freeze_projector,
+    )
+
+
+@gin.configurable
+@typed
+def autoencoder(
+    cohort: Cohort,
+    seed: int,
+    fast: bool,
+    forecast: bool = False,
+    linear_output: bool = True,
+    all_samples: bool = False,
+) -> Autoencoder:
+    """Seq2Seq-AE and Seq2Seq-AE-forecast; see `ncl_tf.methods.autoencoder.Autoencoder`."""
+    keras.utils.set_random_seed(seed)
+    represent = encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0, normalize=False)
+    decoder = mirror(represent, len(cohort.columns), linear_output)
+    return Autoencoder(represent, decoder, forecast, all_samples, seed)
+
+
+@gin.configurable
+@typed
+def end_to_end(
+    cohort: Cohort,
+    seed: int,
+    fast: bool,
+    task: str = gin.REQUIRED,
+    head: str = gin.REQUIRED,
+    rate: float = gin.REQUIRED,
+    labels: float = 1.0,
+    label_seed: int = 0,
+) -> Classifier:
+    """End-to-End, trained as heads are, at a learning rate of its own; see `ncl_tf.methods.supervised.Classifier`.
+
+    With `labels` below 1, as for heads: on that fraction of the training stays, chosen by `label_seed`.
+    """
+    keras.utils.set_random_seed(seed)
+    constants = protocol()
+    position, declared = cohort.task(task)
+    rows, weights = labelled_training(cohort, task, constants, labels, label_seed)
+    return Classifier(
+        encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0),
+        make_head(head, declared.classes),
+        position,
+        weights,
+        seed,
+        EarlyStopping(rate, limited_batch(constants, labels), constants.patience, constants.max_epochs),
+        (cohort["train"], rows),
+    )
+
+
+@gin.configurable
+@typed
+def protocol(
+    linear_rate: float = gin.REQUIRED,
+    mlp_rate: float = gin.REQUIRED,
+    fine_tune_rate: float = 1e-5,
+    balanced: bool = False,
+    batch_size: int = 2048,
+    patience: int = 20,
+    max_epochs: int = 1000,
+    max_minutes: float | None = None,
+) -> Protocol:
+    """How representations are judged; see `ncl_tf.training.protocol.Protocol`."""
+    rates = {"linear": linear_rate, "mlp": mlp_rate}
+    return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs, max_minutes)
+
+
+def fast_or_readable(use_fast: bool) -> Objective:
+    """The objective in its exact fast form or in its readable one."""
+    return fast_losses.Contrast if use_fast else losses.Contrast

@@ -1,0 +1,193 @@
+"""Decoder and its transposed convolutions against Keras and a slow re-implementation."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ncl_tf.errors import InputError
+from ncl_tf.networks.decoder import Decoder, TransposedConvolution, mirror
+from ncl_tf.networks.encoder import Encoder
+
+STATIC, DYNAMIC, SIZE = 2, 5, 6
+SMALL = {"kernel_size": 3, "dilations": (1, 3), "filters": 4, "hours": 11}  # grows to 1 + 2 * 2 * 4 = 17 steps
+
+
+def randomize(model: keras.Model, seed: int) -> None:
+    """Random weights everywhere, so that no bias or scale is without effect."""
+    random = np.random.default_rng(seed)
+    model.set_weights([w + random.normal(0, 0.1, w.shape) for w in model.get_weights()])
+
+
+def build_decoder(seed: int = 0, **settings) -> Decoder:
+    decoder = Decoder(STATIC, DYNAMIC, **settings)
+    decoder.build((None, SIZE))
+    randomize(decoder, seed)
+    return decoder
+
+
+def random_representations(seed: int, samples: int = 4) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(samples, SIZE)).astype(np.float32)
+
+
+# Transposed convolution
+
+
+def build_convolutions(kernel_size: int, dilation: int) -> tuple[TransposedConvolution, keras.layers.Conv1DTranspose]:
+    """Ours and that of Keras, with the same weights, from 3 channels to 4."""
+    ours = TransposedConvolution(4, kernel_size, dilation, name="ours")
+    theirs = keras.layers.Conv1DTranspose(4, kernel_size, dilation_rate=dilation, padding="valid")
+    random = np.random.default_rng(dilation)
+    for layer in (ours, theirs):
+        layer.build((None, None, 3))
+    ours.set_weights([random.normal(size=w.shape) for w in ours.get_weights()])
+    theirs.set_weights(ours.get_weights())
+    return ours, theirs
+
+
+def outputs_and_gradients(layer: keras.layers.Layer, x: tf.Tensor, compiled: bool) -> list[np.ndarray]:
+    """Outputs and the gradients of a function of them by inputs, kernel and bias."""
+
+    @tf.function(jit_compile=compiled)
+    def compute() -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x)
+            total = tf.reduce_sum(tf.sin(y))
+        return [y, *tape.gradient(total, [x, *(weight.value for weight in layer.trainable_weights)])]
+
+    return [tensor.numpy() for tensor in compute()]
+
+
+@pytest.mark.parametrize("steps", [1, 20])
+@pytest.mark.parametrize(
+    "kernel_size, dilation, compiled", [(2, 1, False), (2, 1, True), (2, 2, True), (2, 16, True), (3, 4, True)]
+)
+def test_transposed_convolution_equals_that_of_keras(kernel_size, dilation, compiled, steps):
+    ours, theirs = build_convolutions(kernel_size, dilation)
+    x = tf.random.stateless_normal([3, steps, 3], [steps, dilation])
+    expected = outputs_and_gradients(theirs, x, compiled)
+    assert expected[0].shape == (3, steps + (kernel_size - 1) * dilation, 4)
+    for result, reference in zip(outputs_and_gradients(ours, x, compiled), expected, strict=True):
+        np.testing.assert_allclose(result, reference, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours(x), expected[0], rtol=1e-4, atol=1e-5)  # eagerly, where Keras fails if dilated
+
+
+# Decoder
+
+
+def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * gamma + beta
+
+
+def transposed_convolution(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray, dilation: int) -> np.ndarray:
+    """Step t of the input is written to steps t, t + d, ... of the output: [T, C] -> [T + (k - 1) d, filters]."""
+    y = np.tile(bias, (len(x) + (len(kernel) - 1) * dilation, 1))
+    for t in range(len(x)):
+        for j in range(len(kernel)):
+            y[t + j * dilation] += kernel[j] @ x[t]
+    return y
+
+
+def slow_reconstruction(decoder: Decoder, representation: np.ndarray, dilations) -> tuple[np.ndarray, np.ndarray]:
+    """Static values and the whole sequence, not cut; weights by name."""
+    weights = {weight.path.removeprefix("decoder/"): weight.numpy().astype(np.float64) for weight in decoder.weights}
+    expanded = representation @ weights["expand/kernel"] + weights["expand/bias"]
+    x = expanded[None, STATIC:]
+    for block, dilation in enumerate(reversed(dilations)):
+        for layer in range(2):
+            convolution, norm = f"block_{block}_convolution_{layer}", f"block_{block}_norm_{layer}"
+            x = transposed_convolution(x, weights[f"{convolution}/kernel"], weights[f"{convolution}/bias"], dilation)
+            if f"{norm}/gamma" in weights:
+                x = np.maximum(layer_norm(x, weights[f"{norm}/gamma"], weights[f"{norm}/beta"]), 0)
+    return expanded[:STATIC], x
+
+
+@pytest.mark.parametrize("linear_output", [True, False])
+@pytest.mark.parametrize("settings, steps", [({}, 63), (SMALL, 17)], ids=["paper", "others"])
+def test_decoder_is_the_last_steps_of_the_slow_network(settings, steps, linear_output):
+    decoder, representations = build_decoder(1, linear_output=linear_output, **settings), random_representations(1)
+    static, sequence = decoder(representations)
+    dilations, hours = settings.get("dilations", (1, 2, 4, 8, 16)), settings.get("hours", 48)
+    expected = [slow_reconstruction(decoder, representation, dilations) for representation in representations]
+    assert static.shape == (4, STATIC)
+    assert sequence.shape == (4, hours, DYNAMIC)
+    assert {whole.shape for _, whole in expected} == {(steps, DYNAMIC)}
+    np.testing.assert_allclose(static, [values for values, _ in expected], atol=1e-5)
+    np.testing.assert_allclose(sequence, [whole[-hours:] for _, whole in expected], atol=1e-5)
+
+
+def test_lengths_grow_to_63_steps():
+    steps, lengths = tf.zeros([1, 1, 64]), []
+    for convolution in build_decoder().convolutions:
+        steps = tf.zeros([1, convolution(steps).shape[1], 64])
+        lengths.append(steps.shape[1])
+    assert lengths == [17, 33, 41, 49, 53, 57, 59, 61, 62, 63]
+
+
+def test_xla_equals_eager():
+    decoder, representations = build_decoder(2), random_representations(2)
+    for compiled, eager in zip(
+        tf.function(decoder, jit_compile=True)(representations), decoder(representations), strict=True
+    ):
+        np.testing.assert_allclose(compiled, eager, atol=1e-5)
+
+
+def test_only_a_linear_output_is_signed():
+    representations = random_representations(3, samples=50)
+    _, linear = build_decoder(3)(representations)
+    _, rectified = build_decoder(3, linear_output=False)(representations)
+    assert np.mean(linear.numpy() < 0) > 0.2
+    assert np.all(rectified.numpy() >= 0)
+    assert np.any(rectified.numpy() > 0)
+
+
+@pytest.mark.parametrize("linear_output", [True, False])
+def test_every_weight_has_a_gradient(linear_output):
+    decoder = build_decoder(4, linear_output=linear_output)
+    with tf.GradientTape() as tape:
+        static, sequence = decoder(random_representations(4))
+        loss = tf.reduce_sum(static**2) + tf.reduce_sum(sequence**2 * np.arange(DYNAMIC))
+    for weight, gradient in zip(decoder.trainable_weights, tape.gradient(loss, decoder.trainable_weights), strict=True):
+        assert np.abs(gradient).max() > 0, weight.path
+
+
+def test_without_static_columns():
+    decoder = Decoder(0, DYNAMIC)
+    static, sequence = decoder(random_representations(5))
+    assert static.shape == (4, 0)
+    assert sequence.shape == (4, 48, DYNAMIC)
+
+
+@pytest.mark.parametrize("linear_output, more", [(True, 0), (False, 2 * 35)])
+def test_number_of_weights(linear_output, more):
+    decoder = Decoder(static_columns=5, dynamic_columns=35, linear_output=linear_output)
+    decoder.build((None, 64))
+    expand, convolution, norm, last = 65 * 69, 2 * 64 * 64 + 64, 2 * 64, 2 * 64 * 35 + 35
+    assert decoder.count_params() == expand + 9 * (convolution + norm) + last + more
+
+
+def test_mirror_takes_the_shape_of_the_encoder():
+    encoder = Encoder(STATIC, filters=9, kernel_size=3, dilations=(1, 2, 4), stacks=2)
+    decoder = mirror(encoder, STATIC + DYNAMIC, linear_output=False)
+    assert (decoder.static_columns, decoder.dynamic_columns, decoder.hours) == (STATIC, DYNAMIC, 48)
+    assert [layer.dilation_rate[0] for layer in decoder.convolutions] == [4, 4, 2, 2, 1, 1] * 2
+    assert [layer.filters for layer in decoder.convolutions] == [9] * 11 + [DYNAMIC]
+    assert {layer.kernel_size for layer in decoder.convolutions} == {(3,)}
+    assert len(decoder.norms) == 12
+
+
+def test_variable_paths_are_unique_and_do_not_depend_on_what_was_built_before():
+    first = [weight.path for weight in build_decoder().weights]
+    keras.layers.LayerNormalization()
+    assert [weight.path for weight in build_decoder().weights] == first
+    assert len(set(first)) == len(first)
+    assert "decoder/block_4_convolution_1/kernel" in first
+    assert not any("layer_normalization" in path or "transposed" in path for path in first)
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match="hours is 64; allowed: 1 to 63"):
+        Decoder(STATIC, DYNAMIC, hours=64)
+    with pytest.raises(InputError, match="hours is 0"):
+        Decoder(STATIC, DYNAMIC, hours=0)

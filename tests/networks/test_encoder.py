@@ -1,0 +1,220 @@
+"""Encoder and projector against a slow re-implementation, and what they may and may not look at."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ncl_tf.data.augmentations import Draws, StaticDropout
+from ncl_tf.errors import InputError
+from ncl_tf.networks.encoder import Encoder, Projector, l2_normalize
+
+STATIC, COLUMNS = 2, 7
+
+
+def randomize(model: keras.Model, seed: int) -> None:
+    """Random weights everywhere, so that no bias or scale is without effect."""
+    random = np.random.default_rng(seed)
+    model.set_weights([w + random.normal(0, 0.1, w.shape) for w in model.get_weights()])
+
+
+def build_encoder(seed: int = 0, hours: int = 48, **kwargs) -> Encoder:
+    encoder = Encoder(STATIC, **kwargs)
+    encoder.build((None, hours, COLUMNS))
+    randomize(encoder, seed)
+    return encoder
+
+
+def random_windows(seed: int, samples: int = 4, hours: int = 48) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(samples, hours, COLUMNS)).astype(np.float32)
+
+
+# In numpy
+
+
+def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * gamma + beta
+
+
+def causal_convolution(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray, dilation: int) -> np.ndarray:
+    """y_t = b + sum_j W_j x_{t - (k - 1 - j) d}, with zeros before the window: [T, C] -> [T, filters]."""
+    y = np.tile(bias, (len(x), 1))
+    for t in range(len(x)):
+        for j in range(len(kernel)):
+            source = t - (len(kernel) - 1 - j) * dilation
+            if source >= 0:
+                y[t] += x[source] @ kernel[j]
+    return y
+
+
+def slow_representations(encoder: Encoder, window: np.ndarray, dilations, stacks: int) -> np.ndarray:
+    """One representation per hour, [T, C] -> [T, size]; weights taken in the order of their creation."""
+    weights = iter([w.astype(np.float64) for w in encoder.get_weights()])
+    x = window[:, STATIC:].astype(np.float64)
+    for dilation in tuple(dilations) * stacks:
+        y = x
+        for _ in range(2):
+            y = causal_convolution(y, next(weights), next(weights), dilation)
+            y = np.maximum(layer_norm(y, next(weights), next(weights)), 0)
+        if x.shape[1] != y.shape[1]:
+            x = causal_convolution(x, next(weights), next(weights), 1)
+        x = np.maximum(x + y, 0)
+    static = np.tile(window[-1, :STATIC], (len(window), 1))
+    merged = np.concatenate([x, static], axis=1) @ next(weights) + next(weights)
+    merged = layer_norm(merged, next(weights), next(weights))
+    assert next(weights, None) is None
+    return merged / np.linalg.norm(merged, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"kernel_size": 3, "dilations": (1, 3), "stacks": 2, "filters": 5, "size": 6}],
+    ids=["paper", "others"],
+)  # the others' filters equal the dynamic channels: no matching convolution
+def test_equals_slow_network(settings):
+    encoder = build_encoder(1, **settings)
+    windows = random_windows(1)
+    dilations, stacks = settings.get("dilations", (1, 2, 4, 8, 16)), settings.get("stacks", 1)
+    expected = np.stack([slow_representations(encoder, window, dilations, stacks) for window in windows])
+    np.testing.assert_allclose(encoder(windows), expected[:, -1], atol=1e-5)
+    np.testing.assert_allclose(encoder.sequence(windows), expected, atol=1e-5)
+
+
+def test_xla_equals_eager():
+    encoder, windows = build_encoder(2), random_windows(2)
+    compiled = tf.function(encoder, jit_compile=True)
+    np.testing.assert_allclose(compiled(windows), encoder(windows), atol=1e-5)
+
+
+@pytest.mark.parametrize("columns, static, weights", [(40, 5, 87_040), (42, 1, 87_936)])
+def test_number_of_weights(columns, static, weights):
+    encoder = Encoder(static)
+    encoder.build((None, 48, columns))
+    assert encoder.count_params() == weights
+
+
+def test_representations_and_projections_lie_on_the_unit_sphere():
+    encoder, projector = build_encoder(3), Projector()
+    projector.build((None, 64))
+    randomize(projector, 3)
+    representations = encoder(random_windows(3))
+    projections = projector(representations)
+    assert representations.shape == projections.shape == (4, 64)
+    for vectors in (representations, projections):
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+def test_without_normalization_only_the_length_differs():
+    sphere, free = build_encoder(4), build_encoder(normalize=False)
+    free.set_weights(sphere.get_weights())
+    vectors = free(random_windows(4)).numpy()
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert np.all(np.abs(lengths - 1) > 0.1)
+    np.testing.assert_allclose(vectors / lengths, sphere(random_windows(4)), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_receptive_field_is_63_hours(seed):
+    encoder = build_encoder(seed, hours=100)
+    windows = random_windows(seed, hours=100)
+    reference = encoder(windows).numpy()
+    for back, matters in ((64, False), (63, True), (1, True)):
+        changed = windows.copy()
+        if matters:
+            changed[:, 100 - back, STATIC:] += 5
+        else:
+            changed[:, : 100 - back + 1] += 5
+        difference = np.abs(encoder(changed) - reference).max(axis=1)
+        assert np.all(difference > 1e-5) if matters else np.all(difference == 0)
+
+
+def test_sequence_ignores_the_future_and_equals_the_encoder_on_the_truncated_window():
+    encoder = build_encoder(5)
+    windows = random_windows(5)
+    windows[:, :, :STATIC] = windows[:, -1:, :STATIC]
+    sequence = encoder.sequence(windows).numpy()
+    for t in (0, 1, 20, 46, 47):
+        np.testing.assert_allclose(encoder(windows[:, : t + 1]), sequence[:, t], atol=1e-5)
+        changed = windows.copy()
+        changed[:, t + 1 :, STATIC:] += 3
+        np.testing.assert_array_equal(encoder.sequence(changed)[:, : t + 1], sequence[:, : t + 1])
+
+
+def test_static_values_are_those_of_the_last_hour():
+    encoder, windows = build_encoder(6), random_windows(6)
+    changed = windows.copy()
+    changed[:, :-1, :STATIC] += 1
+    np.testing.assert_array_equal(encoder(changed), encoder(windows))
+    changed[:, -1, :STATIC] += 1
+    assert np.all(np.abs(encoder(changed) - encoder(windows)).max(axis=1) > 1e-3)
+
+
+def test_static_dropout_inside_the_encoder():
+    encoder, windows = build_encoder(7, static_dropout=0.5), random_windows(7, samples=20)
+    plain = build_encoder(7)
+    plain.set_weights(encoder.get_weights())
+    draws = Draws(1, 2, 0)
+    dropped = windows.copy()
+    dropped[:, :, :STATIC] = StaticDropout(0.5)(windows[:, :, :STATIC], draws=draws)
+    np.testing.assert_array_equal(encoder(windows, training=True, draws=draws), plain(dropped))
+    np.testing.assert_array_equal(encoder(windows, draws=draws), plain(windows))
+    assert np.any(encoder(windows, training=True, draws=Draws(1, 2, 1)) != plain(dropped))
+    with pytest.raises(InputError, match="draws is None"):
+        encoder(windows, training=True)
+
+
+def paths(prefix: str) -> list[str]:
+    encoder, projector = Encoder(STATIC, name=f"{prefix}encoder"), Projector(name=f"{prefix}projector")
+    encoder.build((None, 48, COLUMNS))
+    projector.build((None, 64))
+    optimizer = keras.optimizers.Adam(name=f"{prefix}adam")
+    optimizer.build(encoder.trainable_variables + projector.trainable_variables)
+    return [variable.path for model in (encoder, projector, optimizer) for variable in model.variables]
+
+
+def test_variable_paths_are_unique_and_do_not_depend_on_what_was_built_before():
+    first, momentum = paths(""), paths("momentum_")
+    keras.layers.LayerNormalization()
+    assert paths("") == first
+    assert len(set(first + momentum)) == len(first + momentum)
+    assert "encoder/tcn/residual_block_4/norm_1/gamma" in first
+    assert not any("layer_normalization" in path for path in first)
+
+
+def test_saved_weights_load_into_an_encoder_built_later(tmp_path):
+    saved = build_encoder(8)
+    saved.save_weights(tmp_path / "encoder.weights.h5")
+    keras.layers.LayerNormalization()
+    loaded = build_encoder(9)
+    loaded.load_weights(tmp_path / "encoder.weights.h5")
+    np.testing.assert_array_equal(loaded(random_windows(8)), saved(random_windows(8)))
+
+
+def test_projector_equals_its_formula():
+    projector = Projector(size=3)
+    projector.build((None, 5))
+    randomize(projector, 0)
+    w1, b1, gamma, beta, w2, b2 = projector.get_weights()
+    x = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    expected = np.maximum(layer_norm(x @ w1 + b1, gamma, beta), 0) @ w2 + b2
+    np.testing.assert_allclose(
+        projector(x), expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_l2_normalize_is_safe_at_zero():
+    vectors = tf.constant([[0.0, 0.0], [3.0, 4.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(vectors)
+        normalized = l2_normalize(vectors)
+    np.testing.assert_allclose(normalized, [[0, 0], [0.6, 0.8]], rtol=1e-6)
+    assert np.all(np.isfinite(tape.gradient(normalized, vectors)))
+
+
+def test_bad_arguments():
+    with pytest.raises(InputError, match="static_columns is -1"):
+        Encoder(-1)
+    with pytest.raises(InputError, match="rate is 1.5"):
+        Encoder(1, static_dropout=1.5)
+    with pytest.raises(InputError, match="windows have 5 columns; allowed: more than 5"):
+        Encoder(5).build((None, 48, 5))

@@ -1,0 +1,166 @@
+"""The encoder at the last step only, against the keras-tcn layer whose weights it uses."""
+
+from itertools import product
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tcn import TCN
+
+from ncl_tf.networks.fast.encoder import last_step, supports
+
+DILATIONS = [(1, 2, 4, 8, 16), (1, 3, 5), (8, 1, 4), (7,)]
+LENGTHS = [1, 2, 5, 17, 48, 63, 64, 100]
+SHAPES = list(product((2, 3, 8), DILATIONS, (1, 2)))
+OPTIONS = list(product((False, True), (False, True)))
+
+
+def make_tcn(seed: int = 0, channels: int = 3, **settings) -> TCN:
+    """A built layer with all weights random: biases too, since padding must stay zero behind them."""
+    settings = {"nb_filters": 5, "kernel_size": 2, "dilations": (1, 2, 4), "return_sequences": True} | settings
+    tcn = TCN(**settings)
+    tcn.build((None, 8, channels))
+    random = np.random.default_rng(seed)
+    for weight in tcn.weights:
+        scale = 1.0 if len(weight.shape) == 1 else np.prod(weight.shape[:-1]) ** -0.5
+        weight.assign(random.uniform(0.5, 1.0, weight.shape) * random.choice([-1, 1], weight.shape) * scale)
+    return tcn
+
+
+def make_inputs(length: int, batch: int = 4, channels: int = 3, seed: int = 1) -> tf.Tensor:
+    return tf.constant(np.random.default_rng(seed).normal(size=(batch, length, channels)), tf.float32)
+
+
+def outputs_and_gradients(function, tcn: TCN, inputs: tf.Tensor) -> list[np.ndarray]:
+    """The outputs and, for a random linear function of them, the gradients with respect to inputs and all weights."""
+    sources = [inputs] + [weight.value for weight in tcn.trainable_weights]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = function(inputs)
+        direction = np.random.default_rng(2).normal(size=outputs.shape)
+        objective = tf.reduce_sum(outputs * direction)
+    gradients = tape.gradient(objective, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return [array.numpy() for array in [outputs, *gradients]]
+
+
+@pytest.fixture
+def double():
+    """Layers compute in float64, where nothing but another formula could make a difference."""
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+def assert_same(tcn: TCN, inputs: tf.Tensor) -> None:
+    inputs = tf.cast(inputs, tcn.compute_dtype)
+    tolerance = {"float64": 1e-10, "float32": 1e-5}[tcn.compute_dtype]
+    fast = outputs_and_gradients(lambda x: last_step(tcn, x), tcn, inputs)
+    slow = outputs_and_gradients(lambda x: tcn(x)[:, -1], tcn, inputs)
+    assert len(fast) == 2 + len(tcn.trainable_weights)
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert np.linalg.norm(ours - theirs) <= tolerance * np.linalg.norm(theirs)
+
+
+def test_equals_the_layer_of_the_paper():
+    tcn = make_tcn(
+        nb_filters=64, channels=35, dilations=(1, 2, 4, 8, 16), use_skip_connections=False, use_layer_norm=True
+    )
+    assert_same(tcn, make_inputs(48, batch=16, channels=35))
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("number", range(len(SHAPES)))
+def test_equals_the_layer(number):
+    kernel_size, dilations, stacks = SHAPES[number]
+    skip, norm = OPTIONS[number % len(OPTIONS)]
+    tcn = make_tcn(
+        seed=number,
+        kernel_size=kernel_size,
+        dilations=dilations,
+        nb_stacks=stacks,
+        use_skip_connections=skip,
+        use_layer_norm=norm,
+    )
+    for offset in (0, 3):
+        assert_same(tcn, make_inputs(LENGTHS[(number + offset) % len(LENGTHS)]))
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize(("skip", "norm"), OPTIONS)
+def test_equals_the_layer_at_every_length(skip, norm):
+    tcn = make_tcn(dilations=(1, 2, 4, 8, 16), use_skip_connections=skip, use_layer_norm=norm)
+    for length in LENGTHS:
+        assert_same(tcn, make_inputs(length))
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("settings", [{"nb_filters": 3}, {"nb_filters": [3, 4, 5]}, {"activation": "tanh"}])
+def test_identity_residuals_growing_filters_and_other_activations(settings):
+    assert_same(make_tcn(use_skip_connections=False, **settings), make_inputs(12))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_unknown_batch_size(jit_compile):
+    tcn = make_tcn(dilations=(1, 2, 4, 8, 16), use_layer_norm=True)
+    function = tf.function(
+        lambda x: last_step(tcn, x), input_signature=[tf.TensorSpec([None, 48, 3])], jit_compile=jit_compile
+    )
+    for batch in (1, 7):
+        inputs = make_inputs(48, batch)
+        np.testing.assert_allclose(function(inputs), tcn(inputs)[:, -1], rtol=1e-5, atol=1e-5)
+
+
+def test_computes_only_what_matters():
+    tcn = make_tcn(nb_filters=64, channels=35, dilations=(1, 2, 4, 8, 16), use_skip_connections=False)
+    graph = tf.function(lambda x: last_step(tcn, x)).get_concrete_function(tf.TensorSpec([1, 48, 35])).graph
+    products = [operation.outputs[0] for operation in graph.get_operations() if operation.type == "MatMul"]
+    matching = 24  # the first block's 1 x 1 convolution beside the 138
+    assert [output.shape[0] for output in products] == [48, 24, matching, 24, 12, 12, 6, 6, 3, 2, 1]
+
+
+def test_builds_the_layer_inside_a_function():
+    tcn = TCN(4, 2, dilations=(1, 2), return_sequences=True)
+    inputs = make_inputs(9)
+    outputs = tf.function(lambda x: last_step(tcn, x))(inputs)
+    np.testing.assert_allclose(outputs, tcn(inputs)[:, -1], rtol=1e-5, atol=1e-5)
+
+
+def test_survives_export(tmp_path):
+    module = tf.Module()
+    module.tcn = tcn = make_tcn(use_layer_norm=True)
+    module.call = tf.function(lambda x: last_step(tcn, x), input_signature=[tf.TensorSpec([None, 20, 3])])
+    tf.saved_model.save(module, str(tmp_path))
+    loaded, inputs = tf.saved_model.load(str(tmp_path)), make_inputs(20)
+    np.testing.assert_allclose(loaded.call(inputs), tcn(inputs)[:, -1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{"padding": "same"}, {"use_batch_norm": True}, {"go_backwards": True}])
+def test_runs_the_layer_where_it_cannot_skip(settings):
+    tcn = make_tcn(**settings)
+    assert not supports(tcn)
+    np.testing.assert_array_equal(last_step(tcn, make_inputs(9)), tcn(make_inputs(9))[:, -1])
+
+
+def test_runs_the_layer_when_the_length_is_unknown():
+    tcn = make_tcn()
+    function = tf.function(lambda x: last_step(tcn, x), input_signature=[tf.TensorSpec([None, None, 3])])
+    for length in (3, 11):
+        inputs = make_inputs(length)
+        np.testing.assert_allclose(function(inputs), tcn(inputs)[:, -1], rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_is_on_in_training_only():
+    tcn = make_tcn(dropout_rate=0.5)
+    inputs = make_inputs(9)
+    assert supports(tcn, training=False)
+    assert not supports(tcn, training=True)
+    np.testing.assert_allclose(last_step(tcn, inputs), tcn(inputs)[:, -1], rtol=1e-5, atol=1e-5)
+    assert not np.allclose(last_step(tcn, inputs, training=True), last_step(tcn, inputs, training=True))
+
+
+def test_layer_that_returns_one_step():
+    inputs = make_inputs(9)
+    for settings in ({}, {"go_backwards": True}):
+        tcn = make_tcn(return_sequences=False, **settings)
+        np.testing.assert_allclose(last_step(tcn, inputs), tcn(inputs), rtol=1e-5, atol=1e-5)

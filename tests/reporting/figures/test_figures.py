@@ -1,0 +1,372 @@
+"""Figures of a tiny sweep on the simulated ward: a real training and evaluation, the rest of the sweeps in their form."""
+
+import json
+import pathlib
+import re
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+
+import gin
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from ncl_tf import files, runs
+from ncl_tf.errors import InputError
+from ncl_tf.evaluation.evaluate import Question, evaluate
+from ncl_tf.paper import plan as plans
+from ncl_tf.paper import results, tables
+from ncl_tf.paper.executors import Job
+from ncl_tf.paper.plan import Plan
+from ncl_tf.reporting.figures import NAMES, Figure, make
+from ncl_tf.reporting.figures.evaluations import RECALLS, precisions
+from ncl_tf.reporting.figures.representations import stay_distances
+from ncl_tf.reporting.figures.sources import Sources, evenly
+from ncl_tf.serving.export import export_encoder
+from ncl_tf.training import config, trainer
+
+TINY = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (24,),
+    "encoder.filters": 8,
+    "batch_size": 256,
+    "queue_size": 512,
+    "report_every": 1,
+    "protocol.batch_size": 256,
+    "protocol.mlp_rate": 1e-2,
+}
+SWEEPS = ("alpha_n_w", "alpha_n_y", "temperature_momentum", "window_alpha", "augmentations")
+SEEDS = tables.SEEDS[:2]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def eager() -> Iterator[None]:
+    """Without graphs: tracing one costs more than a few steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+    gin.clear_config()
+
+
+def done(job: Job) -> None:
+    """Runs a job of bin/reproduce in this process, where TensorFlow has started already."""
+    flags = [tuple(argument.removeprefix("--").split("=", 1)) for argument in job.arguments]
+    if job.program == "bin/train":
+        config.load(*([value for name, value in flags if name == kind] for kind in ("gin_file", "gin_param")))
+        trainer.train(runs.Run(job.run_dir), export=export_encoder)
+    else:
+        asked = dict(flags)
+        evaluate(job.run_dir, Question(asked["task"], asked["head"], split=asked["split"]), asked["cohort"])
+
+
+def score(row: tables.Row, seed: int) -> float:
+    """A number for each point and seed of a sweep; tables that share a training share it."""
+    point = sorted({"method": row.method, **row.settings}.items())
+    return 0.2 + zlib.crc32(str(point).encode()) % 100 / 500 + 0.003 * SEEDS.index(seed)
+
+
+def fill(folder: pathlib.Path, dataset: str, template: dict) -> None:
+    """The results of all sweeps of a dataset that are not there yet, in the form of a real one."""
+    for table in map(tables.load, tables.names()):
+        if table.dataset != dataset or not table.name.startswith(SWEEPS):
+            continue
+        for row, _, seed, _, asked in plans.evaluations(table, SEEDS):
+            value = score(row, seed)
+            scores = {"auprc": value, "auroc": value + 0.3, "utility": value - 0.3, "kappa": value + 0.1}
+            run = template["run"] | {"result": template["run"]["result"] | {"accuracy": 1 - value}}
+            if not (folder / "results" / asked.path).exists():
+                files.write_json(folder / "results" / asked.path, template | {"metrics": scores, "run": run})
+
+
+@pytest.fixture(scope="module")
+def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """An output folder of bin/reproduce: one alpha of NCL(n_w) truly trained and judged, the other points filled in."""
+    folder = tmp_path_factory.mktemp("figures") / "ward_smoke"
+    table = tables.load("alpha_n_w_physionet2019").narrowed(["alpha_0.0"])
+    params = [f"{name} = {value!r}" for name, value in TINY.items()]
+    plan = Plan(table, str(ward_cohort), "smoke", 1, gin_params=params, output=str(folder))
+    plan.open()
+    for job in plan.jobs():
+        done(job)
+    results.collect(plan)
+    real = next((folder / "results").glob("*/*.json"))
+    fill(folder, "physionet2019", json.loads(real.read_text()))
+    first = folder / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
+    other = shutil.copytree(
+        first, folder / "runs" / "ncl_w-alpha_1.0-window_12-seed1111"
+    )  # a second training takes long
+    (other / "config.gin").write_text((first / "config.gin").read_text().replace("alpha = 0.0", "alpha = 1.0"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def benchmark(reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> pathlib.Path:
+    """An output folder with the sweeps of the other dataset, filled in."""
+    folder = reproduced.with_name("benchmark_smoke")
+    Plan(tables.load("alpha_n_w_mimic3"), str(mimic_ward_cohort), "smoke", 2, output=str(folder)).open()
+    fill(folder, "mimic3_benchmark", json.loads(next((reproduced / "results").glob("*/*.json")).read_text()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(reproduced: pathlib.Path, benchmark: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> dict[str, Figure]:
+    """Every figure."""
+    sweeps_and_runs = make([reproduced, benchmark], [name for name in NAMES if name != "length_of_stay_bins"])
+    bins = make([], ["length_of_stay_bins"], cohort=mimic_ward_cohort)
+    return {figure.name: figure for figure in [*sweeps_and_runs, *bins]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_figure_has_data_labels_caption_and_files(
+    name: str, made: dict[str, Figure], tmp_path: pathlib.Path, ward_cohort: pathlib.Path
+) -> None:
+    figure = made[name]
+    assert len(figure.data)
+    assert re.search(r"Data: .*simulated (physionet2019|mimic3_benchmark) \(cohort [0-9a-f]{8}\)", figure.caption)
+    assert name == "length_of_stay_bins" or re.search(r"Budget 'smoke'; [12] seeds?", figure.caption)
+    assert 40 < len(figure.alt) < 900
+    shown = [ax for ax in figure.canvas.axes if ax.get_label() != "<colorbar>"]
+    if name == "tsne":
+        assert figure.canvas.get_supxlabel() == "t-SNE coordinates (no unit)"
+    else:
+        named = {"distances": shown[1:]}.get(name, shown)  # the left panel's rows are named by their ticks
+        assert all(ax.get_ylabel() for ax in named)
+        assert name == "reliability" or all(ax.get_xlabel() for ax in shown)
+    png, svg, csv, words = figure.save(tmp_path)
+    assert min(Image.open(png).size) > 300
+    assert svg.read_text().startswith("<svg")
+    assert "http" not in re.sub(
+        r"https?://(www\.w3\.org|purl\.org|creativecommons\.org|matplotlib\.org)", "", svg.read_text()
+    )
+    pd.testing.assert_frame_equal(pd.read_csv(csv), figure.data.reset_index(drop=True), check_dtype=False)
+    assert json.loads(words.read_text()) == {"title": figure.title, "caption": figure.caption, "alt": figure.alt}
+    with h5py.File(ward_cohort) as cohort:
+        stays = {stay.decode() for stay in cohort["stay_names/val"][:]}
+    assert not stays & set(re.split(r"[,\n]", csv.read_text()))
+
+
+def test_the_same_data_give_the_same_bytes(reproduced: pathlib.Path) -> None:
+    first, second = (make([reproduced], ["window_alpha"])[0].svg() for _ in range(2))
+    assert first == second
+    assert "<dc:date>" not in first
+
+
+def test_sweeps_show_mean_and_deviation_over_seeds(made: dict[str, Figure]) -> None:
+    for name, table_name, metric, change in [
+        ("window_alpha", "window_alpha_mimic3", "auprc", 0),
+        ("temperature_momentum", "temperature_momentum_physionet2019", "utility", -0.3),
+        ("augmentations", "augmentations_physionet2019", "utility", -0.3),
+        ("alpha_n_y", "alpha_n_y_length_of_stay", "kappa", 0.1),
+    ]:
+        table, data = tables.load(table_name), made[name].data
+        found = data[(data["table"] == table_name) & (data["metric"] == metric)]
+        expected = [[100 * (score(row, seed) + change) for seed in SEEDS] for row in table.rows]
+        assert len(found) == len(table.rows)
+        np.testing.assert_allclose(found["mean"], np.mean(expected, axis=1))
+        np.testing.assert_allclose(found["std"], np.std(expected, axis=1, ddof=1))
+        assert set(found["seeds"]) == {2}
+
+
+def test_captions_tell_changed_settings(made: dict[str, Figure]) -> None:
+    assert re.search(r"Settings other than the paper's or the budget's: .*queue_size = 512", made["alpha_n_w"].caption)
+
+
+def test_all_four_augmentations_alone_are_no_grid(reproduced: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "four"
+    shutil.copytree(reproduced, folder, ignore=shutil.ignore_patterns("runs", "cl-*"))
+    (four,) = (reproduced / "results").glob("cl-layers_cutout+crop+noise+channel_dropout-seed1111")
+    shutil.copytree(four, folder / "results" / four.name)
+    with pytest.raises(InputError, match="figure 'augmentations' needs results of augmentations alone or in pairs"):
+        make([folder], ["augmentations"])
+
+
+def test_contrastive_accuracy_stands_beside_the_performance_of_n_y(made: dict[str, Figure]) -> None:
+    table, data = tables.load("alpha_n_y_decompensation"), made["alpha_n_y"].data
+    found = data[(data["table"] == table.name) & (data["metric"] == "contrastive_accuracy")]
+    expected = [100 * np.mean([1 - score(row, seed) for seed in SEEDS]) for row in table.rows]
+    np.testing.assert_allclose(found["mean"], expected)
+    labels = [ax.get_ylabel() for ax in made["alpha_n_y"].canvas.axes]
+    assert labels.count("contrastive accuracy (%)") == 3
+    assert {"decompensation\nAUPRC (x 100)", "length of stay\nKappa (x 100)", "sepsis\nUtility (x 100)"} < set(labels)
+
+
+def test_real_points_of_the_sweep_are_the_evaluations_metrics(
+    made: dict[str, Figure], reproduced: pathlib.Path
+) -> None:
+    run = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
+    judged = json.loads((run / "evaluations" / "sepsis-mlp-val.json").read_text())
+    row = tables.load("alpha_n_w_physionet2019").rows[0]
+    other = score(row, SEEDS[1]) - 0.3
+    data = made["alpha_n_w"].data
+    point = data[(data["dataset"] == "simulated physionet2019") & (data["metric"] == "utility") & (data["alpha"] == 0)]
+    assert point["mean"].item() == pytest.approx(50 * (judged["metrics"]["utility"] + other))
+
+
+def test_training_curves_are_the_reports(made: dict[str, Figure], reproduced: pathlib.Path) -> None:
+    data = made["training_curves"].data
+    for alpha in ("0.0", "1.0"):
+        path = reproduced / "runs" / f"ncl_w-alpha_{alpha}-window_12-seed1111" / "metrics.jsonl"
+        reports = [json.loads(line) for line in path.read_text().splitlines()]
+        of_run = data[(data["run"] == f"ncl_w-alpha_{alpha}-window_12") & (data["split"] == "training")]
+        for term, scale in (("loss", 1), ("alignment", 1), ("discrimination", 1), ("accuracy", 100)):
+            curve = of_run[of_run["term"] == term]
+            assert list(zip(curve["step"], curve["mean"], strict=True)) == [
+                (report["step"], scale * report[term]) for report in reports
+            ]
+
+
+def precisions_by_hand(probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
+    thresholds = np.unique(probabilities)[::-1]
+    calls = [probabilities >= threshold for threshold in thresholds]
+    return [
+        next(labels[called].mean() for called in calls if labels[called].sum() / labels.sum() >= recall - 1e-12)
+        for recall in RECALLS
+    ]
+
+
+def test_precision_at_a_recall_by_hand() -> None:
+    random = np.random.default_rng(0)
+    labels = random.random(300) < 0.2
+    probabilities = np.round(0.3 * labels + random.random(300), 2)  # with ties
+    np.testing.assert_allclose(precisions(probabilities, labels), precisions_by_hand(probabilities, labels))
+
+
+def test_precision_and_reliability_are_those_of_the_predictions(
+    made: dict[str, Figure], reproduced: pathlib.Path
+) -> None:
+    evaluations = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111" / "evaluations"
+    hours = pd.read_parquet(evaluations / "sepsis-mlp-val.parquet").dropna()
+    risk, label = hours["probability_1"].to_numpy(), hours["label"].to_numpy()
+    curves, bins = (made[name].data for name in ("precision_recall", "reliability"))
+    for name in ("ncl_w-alpha_0.0-window_12, mlp", "ncl_w-alpha_1.0-window_12, mlp"):  # one is a copy of the other
+        curve, line = curves[curves["run"] == name], bins[bins["run"] == name]
+        np.testing.assert_allclose(curve["recall"], RECALLS)
+        np.testing.assert_allclose(curve["precision"], precisions_by_hand(risk, label))
+        assert line["share"].sum() == pytest.approx(1)
+        for low, high, predicted, observed, share in line[["low", "high", "predicted", "observed", "share"]].to_numpy():
+            within = (risk > low) & (risk <= high)
+            expected = (risk[within].mean(), label[within].mean(), within.mean())
+            assert (predicted, observed, share) == pytest.approx(expected, rel=1e-5)
+
+
+def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    made = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
+    places = ["laptop/runs/ncl_w-seed1111", "laptop/runs/ncl_w-seed2222", "paper/runs/ncl_w-seed3333", "paper/runs/cl"]
+    folders = [shutil.copytree(made, tmp_path / place) for place in places]
+    labels = [run.label for run in Sources(folders).runs]
+    assert labels == ["laptop/runs/ncl_w", "laptop/runs/ncl_w", "paper/runs/ncl_w", "cl"]
+    (folders[1] / "run.json").write_text("{")
+    with pytest.raises(InputError, match="ncl_w-seed2222/run.json: cannot be read as JSON"):
+        Sources(folders)
+
+
+def test_bins_are_counted_by_hand(made: dict[str, Figure], mimic_ward_cohort: pathlib.Path) -> None:
+    data = made["length_of_stay_bins"].data
+    with h5py.File(mimic_ward_cohort) as file:
+        days = file["labels/train"][:, 1] / 24
+    days = days[~np.isnan(days)]
+    found = data[data["split"] == "train"].set_index("bin")["share"]
+    assert list(found.index) == ["< 1", "1–2", "2–3", "3–4", "4–5", "5–6", "6–7", "7–8", "8–14", "≥ 14"]
+    assert found["< 1"] == pytest.approx((days < 1).mean())
+    assert found["8–14"] == pytest.approx(((days >= 8) & (days < 14)).mean())
+    assert found.sum() == pytest.approx(1)
+
+
+def test_distances_by_hand() -> None:
+    random = np.random.default_rng(1)
+    stays = np.repeat([1, 2, 3], [4, 1, 6])
+    vectors = random.normal(size=(11, 5)).astype(np.float32)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    pairs = {"within a stay": [], "between stays": [], 2: []}
+    for i in range(11):
+        for j in range(i):
+            pairs["within a stay" if stays[i] == stays[j] else "between stays"].append(1 - unit[i] @ unit[j])
+            if stays[i] == stays[j] and i - j == 2:
+                pairs[2].append(1 - unit[i] @ unit[j])
+    found = {
+        row["hours_apart"] if row["hours_apart"] > 0 else row["pairs"]: row["value"]
+        for row in stay_distances(vectors, stays)
+    }
+    for key, values in pairs.items():
+        assert found[key] == pytest.approx(np.mean(values), rel=1e-5)
+
+
+def test_tsne_compares_the_alphas_and_keeps_stays_anonymous(made: dict[str, Figure], ward_cohort: pathlib.Path) -> None:
+    data = made["tsne"].data
+    assert list(data.columns) == ["run", "seed", "stay", "class", "x", "y"]
+    assert list(dict.fromkeys(data["run"])) == ["α = 0", "α = 1"]
+    numbers = sorted(set(data["stay"]))
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert [ax.get_title() for ax in made["tsne"].canvas.axes[:2]] == ["α = 0", "α = 1"]
+    with h5py.File(ward_cohort) as file:
+        labels, windows = file["labels/val"][:, 0], file["patient_windows/val"][:]
+    last_hours = [labels[max(first, last - 71) : last + 1] for first, last, _ in windows]
+    known = {(len(hours), np.nansum(hours)) for hours in last_hours}
+    shown = data[data["run"] == "α = 0"].groupby("stay")["class"].agg(lambda one: (len(one), sum(one == 1)))
+    assert set(shown) <= known
+    assert data["class"].max() == 1
+
+
+def test_all_leaves_out_what_cannot_be_drawn(
+    reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
+) -> None:
+    lacking: dict[str, str] = {}
+    drawn = make([next((reproduced / "runs").iterdir())], left_out=lacking.__setitem__)
+    expected = ["tsne", "distances", "training_curves", "precision_recall", "reliability"]
+    assert [figure.name for figure in drawn] == expected
+    assert sorted([*lacking, *expected]) == sorted(NAMES)
+    program = run("bin/figures", "--figure=all", f"--cohort={mimic_ward_cohort}", f"--output={tmp_path / 'figures'}")
+    assert program.returncode == 0, program.stderr
+    assert "left out: window_alpha; it needs results of bin/reproduce --table=window_alpha_mimic3 or " in program.stdout
+    assert program.stdout.count("left out: ") == len(NAMES) - 1
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {f"length_of_stay_bins.{form}" for form in ("png", "svg", "csv", "json")}
+
+
+def test_bad_requests(
+    reproduced: pathlib.Path, ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run_dir = next((reproduced / "runs").iterdir())
+    (tmp_path / "letters").mkdir()
+    for folders, names, cohort, message in [
+        ([run_dir], ["alpha"], None, "no figure 'alpha'; choose one of alpha_n_w, "),
+        ([tmp_path / "gone"], None, None, "gone: no such folder"),
+        (
+            [tmp_path / "letters"],
+            None,
+            None,
+            "letters: neither a run directory of bin/train, which has a run.json, nor ",
+        ),
+        (
+            [run_dir],
+            ["alpha_n_w"],
+            None,
+            "figure 'alpha_n_w' needs results of bin/reproduce --table=alpha_n_w_mimic3 or ",
+        ),
+        ([run_dir], ["length_of_stay_bins"], None, "figure 'length_of_stay_bins' needs a cohort with a task in bins"),
+        ([], ["length_of_stay_bins"], ward_cohort, f"given: {ward_cohort}"),
+        ([run_dir], None, mimic_ward_cohort, "another cohort than that of the runs"),
+    ]:
+        with pytest.raises(InputError, match=re.escape(message)):
+            make(folders, names, cohort)
+    assert make([], None) == []
+
+
+def test_the_program_tells_what_is_wrong(tmp_path: pathlib.Path, run: Callable) -> None:
+    refused = run("bin/figures", "--figure=alpha", f"--runs={tmp_path}", f"--output={tmp_path}")
+    assert (refused.returncode, refused.stderr.split(";")[0]) == (1, "error: no figure 'alpha'")
+    helped = run("bin/figures", "--help")
+    assert all(name in helped.stdout for name in NAMES)
+
+
+def test_evenly_spread() -> None:
+    groups = dict.fromkeys("abcdefghijk", 0)
+    assert list(evenly(groups, 5)) == ["a", "c", "f", "i", "k"]
+    assert list(evenly(groups, 11)) == list(groups)

@@ -1,0 +1,321 @@
+"""The page that bin/report makes: its numbers are those of results/, its patients are simulated, and a real browser shows it:
+quiet, alone, usable by pointer and keyboard, on a phone and in both themes."""
+
+import html.parser
+import json
+import pathlib
+import re
+
+import gin
+import numpy as np
+import pandas as pd
+import pytest
+
+import ncl_tf
+from ncl_tf.data import Cohort
+from ncl_tf.data.simulator.ward import write_ward
+from ncl_tf.reporting.report import page, patient, sources
+from ncl_tf.runs import bindings
+from ncl_tf.training import config
+
+CONTRAST = pathlib.Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
+READOUT = "document.getElementById('readout').textContent"
+HOUR = "Number(document.getElementById('monitor').getAttribute('aria-valuenow'))"
+
+
+class Tables(html.parser.HTMLParser):
+    """Every table of a page: rows of cells' texts, by the beginning of its caption."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: dict[str, list[list[str]]] = {}
+        self._caption, self._rows, self._into = "", [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag == "table":
+            self._caption, self._rows = "", []
+        elif tag == "tr":
+            self._rows.append([])
+        elif tag in ("td", "th"):
+            self._rows[-1].append("")
+            self._into = "cell"
+        elif tag == "caption":
+            self._into = "caption"
+        elif tag == "span" and self._into == "cell":
+            self._rows[-1][-1] += " | "
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th", "caption"):
+            self._into = None
+        elif tag == "table":
+            self.found.setdefault(self._caption, self._rows)
+
+    def handle_data(self, data):
+        if self._into == "caption":
+            self._caption += data
+        elif self._into == "cell":
+            self._rows[-1][-1] += data
+
+    def __getitem__(self, beginning: str) -> list[list[str]]:
+        (rows,) = [rows for caption, rows in self.found.items() if caption.startswith(beginning)]
+        return rows
+
+
+@pytest.fixture(scope="module")
+def text(reported):
+    return reported.page.read_text(encoding="utf-8")
+
+
+def shown(text: str) -> list[dict]:
+    """The patient view's content."""
+    return json.loads(re.search(r'id="monitors">(.*?)</script>', text)[1])
+
+
+def x100(value: float) -> str:
+    return f"{100 * value:.1f}".replace("-", "−")
+
+
+def test_result_tables_are_results(reported, text):
+    header, *rows = Tables(text)["Results on PhysioNet 2019"]
+    assert header == ["", "seeds", "AUPRC MLP", "AUROC MLP", "Utility MLP"]
+    assert [row[:2] for row in rows] == [["CL", "1"], ["NCL(n_w)", "2"]]
+    found = {}
+    for path in (reported.folder / "results").glob("*/sepsis-mlp.json"):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        found.setdefault(path.parent.name.split("-seed")[0], []).append(result["metrics"])
+    for row, method, paper in zip(rows, ("cl", "ncl_w"), ("9.5 ± 0.4", "9.3 ± 0.5"), strict=True):
+        for cell, metric in zip(row[2:], ("auprc", "auroc", "utility"), strict=True):
+            values = [metrics[metric] for metrics in found[method]]
+            spread = f" ± {100 * np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+            assert cell.split(" | ")[0] == x100(np.mean(values)) + spread + "†"  # an epoch is all that there is
+        less = 100 * np.mean([metrics["auprc"] for metrics in found[method]]) - float(paper[:3])
+        assert row[2].split(" | ")[1] == f"{paper}, {less:+.1f}".replace("-", "−")
+    best = np.mean([metrics["auroc"] for metrics in found["ncl_w"]])
+    assert f"<td><strong>{x100(best)}</strong> ± " in text  # bold, as the paper has it
+
+
+def test_single_runs_have_intervals(reported, text):
+    header, row = Tables(text)["Single runs"]
+    judged = json.loads((reported.single / "evaluations" / "sepsis-mlp.json").read_text(encoding="utf-8"))
+    assert row[:4] == ["ncl_w-seed1111", "sepsis, MLP head, test split", "smoke", "1111"]
+    for name, cell in zip(header[4:], row[4:], strict=True):
+        low, high = (x100(value) for value in judged["intervals"][name.lower()])
+        assert cell == f"{x100(judged['metrics'][name.lower()])}† | {low} to {high}"
+
+
+def test_data_are_counted_and_provenance_told(reported, text, ward_cohort):
+    cohort = Cohort(ward_cohort)
+    (stays,) = [row for row in Tables(text)["physionet2019"] if row[0] == "stays"]
+    assert stays == ["stays", *(str(len(cohort[split].patient_windows)) for split in ("train", "val", "test"))]
+    record = json.loads((reported.single / "run.json").read_text(encoding="utf-8"))
+    for fact in (
+        record["cohort_checksum"],
+        record["code_version"],
+        record["started"],
+        record["versions"]["tensorflow"],
+    ):
+        assert fact in text
+    assert "bin/evaluate --run_dir=AGAIN --task=sepsis --head=mlp" in text
+    assert "mlp_rate 0.01; " in text  # of the protocol
+    assert str(reported.folder.parent) not in text  # no path of this machine
+    assert "written: " in reported.printed
+
+
+def test_the_command_that_is_shown_makes_the_same_training(reported, text, ward_cohort):
+    assert (
+        "bin/train --gin_file=ncl_w-seed1111/config.gin --gin_param=&quot;cohort = &#x27;COHORT.h5&#x27;&quot;" in text
+    )
+    config.load([str(reported.single / "config.gin")], [f"cohort = '{ward_cohort}'"])
+    assert bindings(gin.config_str()) == bindings((reported.single / "config.gin").read_text())
+    gin.clear_config()
+
+
+def test_figures_are_part_of_the_page(text):
+    images = re.findall(r'<img src="data:image/svg\+xml;base64,[^"]{100,}" alt="([^"]+)">', text)
+    assert len(images) >= 2
+    assert not re.search(r"""(?:src|href)=["'](?!data:|#)""", text)
+
+
+def test_points_of_patients_are_drawn_only_if_simulated(reported, text, tmp_path):
+    """A cohort of which nobody says that it is simulated may be of real patients."""
+    found = sources.read([reported.single])
+    page.write(found, {found[0].trainings[0].record["cohort_checksum"]: None}, tmp_path / "p.html")
+    told = (tmp_path / "p.html").read_text(encoding="utf-8")
+    assert "<h3>t-SNE" in text
+    assert "<h3>t-SNE" not in told
+    assert "<h3>Training curves" in told
+
+
+def test_patients_are_simulated_and_no_row_of_the_cohort_is_shown(text, ward, tmp_path):
+    (monitor,) = shown(text)
+    assert len(monitor["stays"]) == patient.SHOWN
+    assert sum(1 in stay["label"] for stay in monitor["stays"]) == patient.POSITIVE
+    write_ward(patient.WARD, patient.SEED, tmp_path / "ward")
+    simulated, cohort = (
+        {tuple(read(path)["HR"].dropna()) for path in folder.glob("*.psv")} for folder in (tmp_path / "ward", ward)
+    )
+    for stay in monitor["stays"]:
+        rates = tuple(value for value in stay["values"][0] if value is not None)
+        assert rates in simulated
+        assert rates not in cohort
+    names = {path.stem for path in ward.glob("*.psv")}
+    assert not names & set(re.findall(r"p\d{6}", text))
+
+
+def read(path: pathlib.Path) -> pd.DataFrame:
+    return pd.read_csv(path, sep="|")
+
+
+def test_scores_are_the_classifiers(reported, text, tmp_path):
+    """The best classifier's, stay by stay through `score`, from files read by pandas."""
+    (monitor,) = shown(text)
+    assert monitor["model"] == "ncl_w-seed1111, sepsis-mlp"
+    model = ncl_tf.load(reported.single / "evaluations/sepsis-mlp/classifier")
+    write_ward(patient.WARD, patient.SEED, tmp_path / "ward")
+    frames = {tuple(frame["HR"].dropna()): frame for frame in map(read, sorted((tmp_path / "ward").glob("*.psv")))}
+    for stay in monitor["stays"][:3]:
+        frame = frames[tuple(value for value in stay["values"][0] if value is not None)]
+        np.testing.assert_allclose(stay["score"], model.score(frame)[:, 1], atol=1e-4)
+        assert stay["label"] == frame["SepsisLabel"].tolist()
+        assert stay["hours"] == frame["ICULOS"].tolist()
+
+
+@pytest.fixture
+def opened(browser, reported):
+    """The page, freshly loaded in a large window."""
+    browser.theme("light")
+    browser.size(1280, 900)
+    browser.problems.clear(), browser.requests.clear()
+    browser.open(reported.page)
+    return browser
+
+
+def open_all(browser) -> None:
+    browser.run("document.querySelectorAll('details').forEach((block) => { block.open = true; })")
+
+
+def test_no_errors_and_no_requests(opened, reported):
+    open_all(opened)
+    for image in range(opened.run("document.images.length")):
+        assert opened.run(f"document.images[{image}].decode().then(() => document.images[{image}].naturalWidth)") > 100
+    opened.run("document.getElementById('theme').click()")
+    assert opened.problems == []
+    assert {url for url in opened.requests if not url.startswith("data:image/svg+xml")} == {reported.page.as_uri()}
+
+
+def test_policy_stops_what_is_not_the_pages_own(opened):
+    """Chromium would tell of the attempt; nothing leaves the file."""
+    opened.run("fetch('https://example.com/').catch(() => 0)")
+    opened.run("document.body.insertAdjacentHTML('beforeend', '<img src=https://example.com/x.png>')")
+    opened.run("new Promise((done) => setTimeout(done, 100))")
+    assert sum("Content Security Policy" in problem for problem in opened.problems) >= 2
+
+
+def test_the_picker_changes_the_chart(opened):
+    traces = "[...document.querySelectorAll('.trace')].map((path) => path.getAttribute('d')).join()"
+    first = opened.run(traces), opened.run(READOUT)
+    opened.run("document.getElementById('stay').focus()")
+    opened.press("ArrowDown", 40)
+    assert opened.run("document.getElementById('stay').selectedIndex") == 1
+    assert opened.run(traces) != first[0]
+    assert opened.run(READOUT) != first[1]
+
+
+def test_arrow_keys_move_the_hour(opened):
+    opened.run("document.getElementById('monitor').focus()")
+    opened.press("Home", 36)
+    assert opened.run(HOUR) == 0
+    before = opened.run(READOUT)
+    opened.press("ArrowRight", 39)
+    opened.press("ArrowRight", 39)
+    assert opened.run(HOUR) == 2
+    assert opened.run(READOUT) != before
+    opened.press("ArrowLeft", 37)
+    assert opened.run(HOUR) == 1
+    opened.press("End", 35)
+    assert opened.run(HOUR) == opened.run("Number(document.getElementById('monitor').getAttribute('aria-valuemax'))")
+    told = opened.run("document.getElementById('monitor').getAttribute('aria-valuetext')")
+    assert told == opened.run(READOUT)
+    for part in ("Hour ", "heart rate ", " beats/min", "score ", "alarm", "label: "):
+        assert part in told
+
+
+def test_the_pointer_reads_the_hour_out(opened):
+    opened.run("document.getElementById('monitor').scrollIntoView()")
+    left, top, width = opened.run(
+        "(({left, top, width}) => [left, top, width])(document.getElementById('monitor').getBoundingClientRect())"
+    )
+    hours = []
+    for part in (0.1, 0.4, 0.8):
+        opened.point(left + part * width, top + 120)
+        hours.append(opened.run(HOUR))
+    assert hours == sorted(set(hours))
+    # What is read out are the numbers behind the picture.
+    score = opened.run(f"JSON.parse(document.getElementById('monitors').textContent)[0].stays[0].score[{hours[-1]}]")
+    assert f"score {100 * score:.1f}, " in opened.run(READOUT)
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
+    opened.press("Tab", 9)
+    assert opened.run("document.activeElement.className") == "skip"
+    assert opened.run("document.activeElement.getBoundingClientRect().left") >= 0
+    seen = []
+    for _ in range(60):
+        opened.press("Tab", 9)
+        name, outline = opened.run(
+            "(({activeElement: node}) => [node.id || node.tagName, getComputedStyle(node).outlineStyle])(document)"
+        )
+        if name == "BODY":
+            break
+        assert outline != "none", name
+        seen.append(name)
+    assert {"theme", "stay", "monitor", "SUMMARY", "A"} <= set(seen)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_contrast_and_width(opened, theme, width):
+    opened.theme(theme)
+    opened.size(width, 812)
+    open_all(opened)
+    opened.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert opened.run("document.documentElement.scrollWidth") <= width
+    contrast = opened.run(CONTRAST)
+    assert contrast["count"] > 100
+    assert contrast["found"] == []
+    assert opened.run("document.querySelector('.monitor svg').getBoundingClientRect().width") <= width
+
+
+def test_the_button_changes_the_theme(opened):
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = opened.run(background)
+    opened.run("document.getElementById('theme').click()")
+    dark = opened.run(background)
+    assert dark != light
+    assert opened.run("document.getElementById('theme').textContent") == "Light theme"
+    opened.call("Emulation.setEmulatedMedia", media="print", features=[])
+    assert opened.run(background) == "rgb(255, 255, 255)"  # on paper, always
+    assert opened.run("getComputedStyle(document.querySelector('nav')).display") == "none"
+    opened.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_names_for_those_who_do_not_see(opened):
+    assert opened.run("[...document.images].every((image) => image.alt.length > 20)")
+    assert opened.run("[...document.querySelectorAll('table')].every((table) => table.caption.textContent.trim())")
+    assert opened.run("[...document.querySelectorAll('th')].every((head) => head.scope && head.textContent.trim())")
+    levels = opened.run("[...document.querySelectorAll('h1, h2, h3, h4')].map((heading) => Number(heading.tagName[1]))")
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert opened.run("document.querySelector('label[for=stay]').textContent") == "Simulated stay"
+    ids = opened.run("[...document.querySelectorAll('[id]')].map((node) => node.id)")
+    assert len(ids) == len(set(ids))
+    assert opened.run(
+        "[...document.querySelectorAll('a')].every((a) => document.getElementById(decodeURIComponent(a.hash.slice(1))))"
+    )
+
+
+def test_a_link_opens_its_folded_block(opened):
+    opened.run("document.querySelector('th a').click()")
+    opened.run("new Promise((done) => setTimeout(done, 50))")
+    assert opened.run("document.getElementById(location.hash.slice(1)).open")

@@ -1,0 +1,303 @@
+"""The run directory: what it keeps, what it refuses, and what survives damage."""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from ncl_tf import runs
+from ncl_tf.errors import InputError
+from ncl_tf.runs import Run, bindings
+
+LONG = "'" + "/".join(["a_folder_with_a_long_name"] * 6) + "/cohort.h5'"  # gin breaks the line
+CONFIG = f"""
+# Macros:
+# ==============================================================================
+alpha = 0.4
+cohort = \\
+    {LONG}
+steps = 20
+
+# Parameters for encoder:
+# ==============================================================================
+encoder.dilations = (1, 2)
+"""
+FACTS = {"seed": 1, "cohort_checksum": "c0ffee", "columns": 40}
+
+
+def small_model(seed: int = 0, units: int = 3) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(units, name="dense")], name="small")
+    model.compile(optimizer=keras.optimizers.Adam(0.1, name="adam"), loss="mse", run_eagerly=True)
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def train(model: keras.Model, seed: int = 0) -> keras.Model:
+    random = np.random.default_rng(seed)
+    model.fit(random.normal(size=(8, 4)), random.normal(size=(8, model.output_shape[1])), verbose=0)
+    return model
+
+
+def values_of(model: keras.Model) -> dict[str, np.ndarray]:
+    return {path: np.array(variable) for path, variable in runs.named_variables(model).items()}
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for path, value in expected.items():
+        np.testing.assert_array_equal(found[path], value, err_msg=path)
+
+
+def started(folder: pathlib.Path, **facts) -> Run:
+    run = Run(folder)
+    run.open(CONFIG, FACTS | facts)
+    run.start()
+    return run
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# Opening
+
+
+def test_a_new_run_writes_nothing_before_it_starts_and_then_its_record(tmp_path: pathlib.Path) -> None:
+    run = Run(tmp_path / "deep" / "run")
+    run.open(CONFIG, FACTS)
+    assert not (tmp_path / "deep").exists()
+    run.start()
+    record = json.loads((run.folder / "run.json").read_text())
+    assert record.items() >= FACTS.items()
+    assert (record["status"], record["step"], run.finished) == ("started", 0, False)
+    assert record["versions"].keys() >= {"python", "tensorflow", "keras", "numpy"}
+    assert record["code_version"].startswith("0.")
+    assert (run.folder / "config.gin").read_text() == CONFIG
+
+
+def test_a_run_is_continued_with_the_same_configuration_wherever_the_cohort_lies(tmp_path: pathlib.Path) -> None:
+    started(tmp_path / "run").save(status="finished", step=20)
+    before = contents(tmp_path)
+    run = Run(tmp_path / "run")
+    run.open(CONFIG.replace(LONG, "'moved.h5'"), FACTS)
+    run.start()
+    assert run.finished
+    assert run.record["step"] == 20
+    assert contents(tmp_path) == before
+
+
+def test_a_run_is_continued_though_it_was_begun_before_a_fact_was_recorded(tmp_path: pathlib.Path) -> None:
+    started(tmp_path / "run")
+    run = Run(tmp_path / "run")
+    run.open(CONFIG, FACTS | {"simulated": True})
+    assert run.record.items() >= FACTS.items()
+
+
+def test_another_configuration_is_refused_and_every_difference_named(tmp_path: pathlib.Path) -> None:
+    started(tmp_path / "run")
+    other = CONFIG.replace("alpha = 0.4", "alpha = 0.5").replace("steps = 20\n", "").replace("(1, 2)", "(1, 2, 4)")
+    with pytest.raises(InputError) as error:
+        Run(tmp_path / "run").open(other + "\nencoder.size = 3\n", FACTS | {"columns": 42, "cohort_checksum": "beef"})
+    assert str(error.value).startswith(f"{tmp_path / 'run'}: holds a run with another configuration; ")
+    assert [" ".join(line.split()) for line in str(error.value).splitlines()[1:]] == [
+        "alpha = 0.5 (the run has 0.4)",
+        "encoder.dilations = (1, 2, 4) (the run has (1, 2))",
+        "encoder.size = 3 (the run has (not set))",
+        "steps = (not set) (the run has 20)",
+        "cohort_checksum: beef (the run has c0ffee)",
+        "columns: 42 (the run has 40)",
+    ]
+
+
+def test_bindings_are_read_back_whole() -> None:
+    assert bindings(CONFIG) == {
+        "alpha": "0.4",
+        "cohort": LONG,
+        "steps": "20",
+        "encoder.dilations": "(1, 2)",
+    }
+
+
+def test_folders_with_other_files_and_files_are_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds other files than a run's; name an empty or new --run_dir"):
+        Run(tmp_path).open(CONFIG, FACTS)
+    with pytest.raises(InputError, match="holds other files than a run's"):
+        Run(tmp_path / "notes.txt").open(CONFIG, FACTS)
+    below = Run(tmp_path / "notes.txt" / "run")
+    below.open(CONFIG, FACTS)
+    with pytest.raises(InputError, match="cannot write into this folder"):
+        below.start()
+    assert contents(tmp_path) == {str(tmp_path / "notes.txt"): b"mine"}
+
+
+def test_an_empty_folder_and_one_of_a_run_killed_at_its_start_are_free(tmp_path: pathlib.Path) -> None:
+    started(tmp_path)
+    (tmp_path / "run.json").rename(tmp_path / ".run.json.x.partial")
+    started(tmp_path)
+    assert (tmp_path / "run.json").exists()
+
+
+def test_two_processes_do_not_write_into_one_folder(tmp_path: pathlib.Path) -> None:
+    first, second = started(tmp_path), Run(tmp_path)
+    second.open(CONFIG, FACTS)
+    with pytest.raises(InputError, match="another process trains there; wait for it, or name another --run_dir"):
+        second.start()
+    first.close()
+    second.start()
+
+
+@pytest.mark.parametrize("meanwhile", ["trained", "finished"])
+def test_a_folder_that_another_process_took_meanwhile_is_refused(meanwhile: str, tmp_path: pathlib.Path) -> None:
+    late = Run(tmp_path)
+    late.open(CONFIG.replace("0.4", "0.5"), FACTS)
+    first = started(tmp_path)
+    first.save(wall_seconds=1000.0, status="finished" if meanwhile == "finished" else "started")
+    first.close()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for _ in range(2):  # it holds no lock then
+        with pytest.raises(InputError, match="another process has trained there meanwhile; start the command again"):
+            late.start()
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+# Metrics
+
+
+def test_metrics_after_the_checkpoint_and_torn_lines_are_forgotten(tmp_path: pathlib.Path) -> None:
+    run = started(tmp_path)
+    for step in (10, 20, 30):
+        run.log({"step": step, "loss": step / 7})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 15, "lo')
+    run.go_on(20)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == [{"step": 10, "loss": 10 / 7}, {"step": 20, "loss": 20 / 7}]
+    assert run.reports() == lines
+
+
+def test_the_record_tells_every_continuation_and_by_which_versions(tmp_path: pathlib.Path) -> None:
+    run = started(tmp_path)
+    run.go_on(0)
+    assert "continued" not in json.loads((tmp_path / "run.json").read_text())
+    run.go_on(10)
+    run.go_on(30)
+    told = json.loads((tmp_path / "run.json").read_text())
+    assert [continuation["step"] for continuation in told["continued"]] == [10, 30]
+    for continuation in told["continued"]:
+        assert [continuation[name] for name in ("code_version", "versions", "machine")] == [
+            told[name] for name in ("code_version", "versions", "machine")
+        ]
+
+
+# Checkpoints
+
+
+def test_a_checkpoint_holds_weights_and_optimizer_to_the_last_bit(tmp_path: pathlib.Path) -> None:
+    run, model = started(tmp_path), train(small_model())
+    run.checkpoint(model, 1)
+    other = small_model(seed=1)
+    assert run.restore(other) == 1
+    assert_same(values_of(other), values_of(model))
+    assert_same(values_of(train(other, 5)), values_of(train(model, 5)))  # they go on alike
+    assert int(model.optimizer.iterations) == 2
+
+
+def test_without_checkpoint_a_run_begins_at_0(tmp_path: pathlib.Path) -> None:
+    model = small_model()
+    before = values_of(model)
+    assert started(tmp_path).restore(model) == 0
+    assert_same(values_of(model), before)
+
+
+def test_the_last_two_checkpoints_are_kept(tmp_path: pathlib.Path) -> None:
+    run, model = started(tmp_path), small_model()
+    for step in (9, 10, 100):
+        run.checkpoint(model, step)
+    assert [path.name for path in run.checkpoints] == ["step-00000010.npz", "step-00000100.npz"]
+
+
+def damages(raw: bytes) -> list[bytes]:
+    """Truncated, empty, and with bytes flipped in the data, in headers and in the directory at the end."""
+    positions = np.random.default_rng(0).integers(0, len(raw), 60)
+    flipped = [raw[:i] + bytes([raw[i] ^ 255]) + raw[i + 1 :] for i in positions]
+    return [raw[: len(raw) // 2], raw[:-1], b"", *flipped]
+
+
+def test_damaged_checkpoints_are_told_and_the_one_before_is_taken(tmp_path: pathlib.Path, capsys) -> None:
+    run, model = started(tmp_path), train(small_model())
+    run.checkpoint(model, 10)
+    first = values_of(model)
+    run.checkpoint(train(model), 20)
+    second = values_of(model)
+    newest, steps, other = run.checkpoints[-1], [], small_model(seed=1)
+    for damaged in damages(newest.read_bytes()):
+        newest.write_bytes(damaged)
+        try:
+            steps.append(run.restore(other))
+        except InputError as error:  # an entry less in the directory: nothing wrong is loaded, either
+            assert "made by another model" in str(error)
+            continue
+        assert_same(values_of(other), {10: first, 20: second}[steps[-1]])  # 20: e.g. a flipped time stamp
+        told = "checkpoint step-00000020.npz is damaged (" in capsys.readouterr().out
+        assert told == newest.with_suffix(".damaged").exists() == (steps[-1] == 10)
+        newest.with_suffix(".damaged").unlink(missing_ok=True)
+    assert steps[:3] == [10, 10, 10]
+    assert steps.count(10) > 30
+
+
+def test_with_all_checkpoints_damaged_a_run_begins_again(tmp_path: pathlib.Path, capsys) -> None:
+    run, model = started(tmp_path), small_model()
+    for step in (10, 20):
+        run.checkpoint(model, step)
+    for path in run.checkpoints:
+        path.write_bytes(b"PK")
+    assert run.restore(model) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("falling back to the one before")
+    assert lines[1].endswith("falling back to the beginning: there is no other")
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_called_damaged(tmp_path: pathlib.Path) -> None:
+    run = started(tmp_path)
+    newest = tmp_path / "checkpoints" / "step-00000010.npz"
+    newest.mkdir(parents=True)  # what the system refuses to read
+    with pytest.raises(InputError, match=r"step-00000010.npz: cannot be read \(Is a directory\)"):
+        run.restore(small_model())
+    assert newest.exists()
+
+
+def test_another_models_checkpoint_is_refused(tmp_path: pathlib.Path) -> None:
+    run = started(tmp_path)
+    run.checkpoint(small_model(), 10)
+    with pytest.raises(InputError, match=r"step-00000010.npz: made by another model; first difference: \S+"):
+        run.restore(small_model(units=4))
+
+
+def test_a_checkpoint_never_holds_what_is_not_finite(tmp_path: pathlib.Path) -> None:
+    run, model = started(tmp_path), small_model()
+    run.checkpoint(model, 10)
+    model.layers[0].kernel.assign(np.full((4, 3), np.nan))
+    with pytest.raises(InputError, match=r"step 20: \S*kernel is not finite, .*last good checkpoint is .*00010.npz"):
+        run.checkpoint(model, 20)
+    assert len(run.checkpoints) == 1
+
+
+class Twins(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.twins = [keras.layers.Dense(2, name="twin") for _ in range(2)]
+
+    def call(self, inputs):
+        return self.twins[1](self.twins[0](inputs))
+
+
+def test_layers_of_the_same_name_are_no_silent_loss() -> None:
+    model = Twins()
+    model(np.zeros((1, 2)))
+    model.compile(optimizer="sgd")
+    with pytest.raises(RuntimeError, match="two variables share a path"):
+        runs.named_variables(model)

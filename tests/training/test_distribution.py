@@ -1,0 +1,168 @@
+"""One training on several workers or devices is that of one process; workers that die stop the others, and all go on."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import gin
+import numpy as np
+import pytest
+
+from ncl_tf import runs
+from ncl_tf.serving.export import export_encoder
+from ncl_tf.training import config, trainer
+from processes import ROOT, finish, start, wait_for
+
+STEPS, REPORT_EVERY = 30, 10
+TINY = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (1,),
+    "encoder.filters": 8,
+    "augmentation.layers": ("noise",),
+    "batch_size": 64,
+    "queue_size": 512,
+    "steps": STEPS,
+    "report_every": REPORT_EVERY,
+}
+
+
+def params(cohort: pathlib.Path) -> list[str]:
+    return [f"{name} = {value!r}" for name, value in (TINY | {"cohort": str(cohort)}).items()]
+
+
+def free_ports(count: int) -> list[int]:
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return ports
+
+
+def start_worker(
+    index: int, ports: list[int], cohort: pathlib.Path, run_dir: pathlib.Path, wait: int = 200
+) -> subprocess.Popen:
+    """One of two workers, as a user starts it."""
+    task = {"type": "worker", "index": index}
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    command = [
+        sys.executable,
+        str(ROOT / "bin" / "train"),
+        "--strategy=multiworker",
+        f"--wait={wait}",
+        "--gin_file=paper/physionet2019/ncl_w.gin",
+        *(f"--gin_param={param}" for param in params(cohort)),
+        f"--run_dir={run_dir}",
+    ]
+    return start(command, env=os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
+
+
+def state(run_dir: pathlib.Path, step: int = STEPS) -> dict[str, np.ndarray]:
+    with np.load(run_dir / "checkpoints" / f"step-{step:08d}.npz") as archive:
+        return dict(archive)
+
+
+def assert_close(found: pathlib.Path, expected: pathlib.Path) -> None:
+    """Weights, queue and optimizer, and what was reported."""
+    one, other = state(expected), state(found)
+    assert other.keys() == one.keys()
+    assert {"momentum_contrast/queue_keys", "momentum_contrast/queue_stay", "adam/iteration"} <= one.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name], value, rtol=0, atol=1e-5, err_msg=name)
+    reports = [
+        [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (expected, found)
+    ]
+    assert [report["step"] for report in reports[1]] == list(range(REPORT_EVERY, STEPS + 1, REPORT_EVERY))
+    for line, other_line in zip(*reports, strict=True):
+        assert other_line == pytest.approx(line, rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def alone(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The run of one process on the joint batch."""
+    run_dir = tmp_path_factory.mktemp("alone") / "run"
+    config.load(["paper/physionet2019/ncl_w.gin"], params(ward_cohort))
+    trainer.train(runs.Run(run_dir), export=export_encoder)
+    gin.clear_config()
+    return run_dir
+
+
+def train_on_two_workers(cohort: pathlib.Path, run_dir: pathlib.Path, kill: int | None = None) -> list[tuple]:
+    """Exit code, output and errors of both; `kill`: of the other one, after this one was killed at the first checkpoint."""
+    ports = free_ports(2)
+    workers = [start_worker(index, ports, cohort, run_dir) for index in range(2)]
+    if kill is None:
+        return [finish(worker) for worker in workers]
+    wait_for(lambda: list(run_dir.glob("checkpoints/step-*.npz")), workers[0])
+    workers[kill].send_signal(signal.SIGKILL)
+    finish(workers[kill])
+    return [finish(workers[1 - kill])]
+
+
+def weights_at_the_end(results: list[tuple]) -> set[str]:
+    """The checksums that the workers tell."""
+    for code, _, err in results:
+        assert code == 0, err
+    told = [
+        re.search(rf"^worker (\d): ended at step {STEPS} with weights (\w{{16}})$", out, re.MULTILINE)
+        for _, out, _ in results
+    ]
+    assert [match[1] for match in told] == ["0", "1"]
+    return {match[2] for match in told}
+
+
+def test_a_lost_worker_stops_the_other_and_both_go_on_to_where_one_process_ends(
+    ward_cohort: pathlib.Path, alone: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run_dir = tmp_path / "run"
+    ((code, _, err),) = train_on_two_workers(ward_cohort, run_dir, kill=1)
+    assert code == 1, err
+    lost = r"^error: worker 0: another worker was lost at step \d\d \(.*(reset|closed|down|failed).*\)\. "
+    assert re.search(lost + r"Start all .* with the same commands: they go on from step [12]0$", err, re.MULTILINE), err
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "started"
+    results = train_on_two_workers(ward_cohort, run_dir)
+    assert len(weights_at_the_end(results)) == 1
+    assert re.search(r"going on from step [12]0\n", results[0][1])
+    assert "2 replicas, 32 samples of each batch on each" in results[0][1]
+    assert_close(run_dir, alone)
+    assert json.loads((run_dir / "run.json").read_text())["status"] == "finished"
+    assert (run_dir / "encoder/1/saved_model.pb").exists()
+    assert not list(run_dir.rglob("*.partial"))
+
+
+def test_a_worker_that_waits_in_vain_says_so(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    ports = free_ports(2)
+    code, _, err = finish(start_worker(1, ports, ward_cohort, tmp_path / "run", wait=2))
+    assert code == 1
+    addresses = ", ".join(f"127.0.0.1:{port}" for port in ports)
+    assert f"error: worker 1: after 2 seconds, not all workers are there ({addresses}); allowed: all are started" in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_without_its_chief_a_worker_stops_and_two_workers_end_with_the_same_bits_however_often_interrupted(
+    ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    ((code, _, err),) = train_on_two_workers(ward_cohort, tmp_path / "killed", kill=0)
+    assert code == 1
+    assert "error: worker 1: another worker was lost at step " in err
+    checksums = [
+        weights_at_the_end(train_on_two_workers(ward_cohort, tmp_path / name)) for name in ("killed", "undisturbed")
+    ]
+    assert checksums[0] == checksums[1]
+    for name, value in state(tmp_path / "undisturbed").items():
+        assert state(tmp_path / "killed")[name].tobytes() == value.tobytes(), name
+
+
+@pytest.mark.slow
+def test_every_method_on_two_devices_is_that_on_one(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """In a process of its own: TensorFlow takes logical devices only before it starts."""
+    command = [sys.executable, str(ROOT / "tests" / "mirrored.py"), str(ward_cohort), str(tmp_path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
+    assert result.stdout.endswith("two devices equal one\n"), result.stderr[-3000:]

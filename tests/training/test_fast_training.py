@@ -1,0 +1,71 @@
+"""Training with the fast forms is training with the readable ones, with and without XLA."""
+
+import keras
+import numpy as np
+import pytest
+
+from ncl_tf.data import Cohort
+from ncl_tf.data.augmentations import Augmentation
+from ncl_tf.data.windows import Windows
+from ncl_tf.methods.momentum import MomentumContrast
+from ncl_tf.networks.encoder import Encoder, Projector
+from ncl_tf.networks.fast import pieces
+from ncl_tf.objective.fast import losses as objective
+from ncl_tf.objective.neighborhoods import SameLabel, SameStayWithin
+from ncl_tf.training import factories
+
+STEPS = 50
+
+
+class Losses(keras.callbacks.Callback):
+    """Mean loss so far, after each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.values.append(float(logs["loss"]))
+
+
+def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.ndarray:
+    keras.utils.set_random_seed(3)
+    networks = [
+        (
+            Encoder(5, filters=16, dilations=(1, 2), fast=fast, name=f"{prefix}encoder"),
+            Projector(name=f"{prefix}projector"),
+        )
+        for prefix in ("", "momentum_")
+    ]
+    model = MomentumContrast(
+        *networks[0],
+        *networks[1],
+        Augmentation(5),
+        factories.fast_or_readable(fast),
+        neighborhood,
+        alpha=0.4,
+        temperature=0.1,
+        momentum=0.9,
+        queue_size=512,
+        task=0,
+        seed=3,
+    )
+    model.build((None, 48, 40))
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), jit_compile=jit_compile)
+    callback = Losses()
+    batches = Windows(cohort["train"]).training(64, seed=3)
+    model.fit(batches, steps_per_epoch=STEPS, callbacks=[callback], shuffle=False, verbose=0)
+    return np.array(callback.values)
+
+
+@pytest.mark.parametrize(
+    "neighborhood", [SameStayWithin(12), pytest.param(SameLabel(), marks=pytest.mark.slow)], ids=["n_w", "n_Y"]
+)
+def test_fifty_steps_follow_the_readable_forms(neighborhood, ward_cohort, monkeypatch):
+    monkeypatch.setattr(objective, "KEYS_PER_JOINED", 1)  # neighbours found by stay, however short the queue
+    monkeypatch.setattr(pieces, "SIZE_PER_THREAD", 48)  # the batch, 128 views, in pieces
+    cohort = Cohort(ward_cohort)
+    readable = losses(cohort, neighborhood, fast=False, jit_compile=False)
+    assert readable[-1] != readable[0]
+    for fast, jit_compile in ((True, False), (True, True)):
+        np.testing.assert_allclose(losses(cohort, neighborhood, fast, jit_compile), readable, rtol=1e-3)

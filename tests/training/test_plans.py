@@ -1,0 +1,82 @@
+"""Early stopping and time caps: when epochs end, what is kept, and that time counts from a run's beginning."""
+
+import math
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from ncl_tf.errors import InputError
+from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
+
+
+def small_model(seed: int) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    return keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, name="dense")], name="small")
+
+
+def best_of(epoch: int) -> Best:
+    best = Best(small_model(0))
+    best.update(epoch, 1.0)
+    return best
+
+
+def test_every_epoch_is_one_pass_wherever_it_is_counted_from() -> None:
+    """After the steps of e epochs, each sample was seen e times, but for what a last whole batch reaches over."""
+    random, best = np.random.default_rng(0), best_of(10**6)
+    for _ in range(200):
+        hours = int(random.integers(1, 5000))
+        plan = EarlyStopping(1e-5, int(random.integers(1, hours + 1)), patience=2, max_epochs=9)
+        step = 0
+        for epoch in range(1, 10):
+            assert not plan.over(step, hours, best)
+            end = plan.next_report(step, hours)
+            assert 0 <= end * plan.batch_size - epoch * hours < plan.batch_size
+            inside = {step, (step + end) // 2, end - 1}  # also after an interruption
+            assert {(plan.epoch(s, hours), plan.next_report(s, hours)) for s in inside} == {(epoch, end)}
+            step = end
+        assert plan.over(step, hours, best)
+
+
+@pytest.mark.parametrize(("done", "best", "over"), [(3, 3, False), (4, 3, False), (5, 3, True), (6, 5, False)])
+def test_patience_counts_from_the_best_epoch(done: int, best: int, over: bool) -> None:
+    plan = EarlyStopping(1e-5, batch_size=10, patience=2, max_epochs=100)
+    assert plan.over(10 * done, 100, best_of(best)) == over
+
+
+def test_fixed_steps_report_at_the_same_steps_after_an_interruption() -> None:
+    plan = FixedSteps(100, 32, 0.1, 1e-5, 1e-3, report_every=30)
+    assert [plan.next_report(step, 0) for step in (0, 29, 30, 37, 90, 99)] == [30, 30, 60, 60, 100, 100]
+    assert [plan.over(step, 0) for step in (99, 100)] == [False, True]
+
+
+def test_the_best_weights_come_back() -> None:
+    model = small_model(1)
+    best = Best(model)
+    chosen = None
+    for epoch, loss in enumerate([3.0, 2.0, 2.0, math.nan, 2.5], start=1):
+        model.set_weights([weight + epoch for weight in model.get_weights()])
+        best.update(epoch, loss)
+        chosen = model.get_weights() if epoch == 2 else chosen
+    best.give_back()
+    assert (int(best.epoch), float(best.loss)) == (2, 2.0)  # an equal loss is no better one
+    for expected, found in zip(chosen, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    paths = [variable.path for variable in best.variables]
+    assert paths == ["best/epoch", "best/loss", "best/small.dense.kernel", "best/small.dense.bias"]
+
+
+def test_the_clock_counts_what_was_spent_before() -> None:
+    assert not Clock(0.0, None).over
+    assert Clock(10.0**9, None).left == math.inf
+    assert 590 < Clock(0.0, 10).left <= 600
+    assert not Clock(590.0, 10).over
+    assert Clock(600.0, 10).over
+    assert 600 <= Clock(600.0, 10).seconds < 610
+
+
+@pytest.mark.parametrize("minutes", [0, -1, math.nan])
+def test_caps_that_make_no_sense_are_refused(minutes: float) -> None:
+    with pytest.raises(InputError, match=re.escape(f"max_minutes is {minutes}; allowed: above 0, or None")):
+        Clock(0.0, minutes)

@@ -1,0 +1,72 @@
+"""Schedule and sizes of a training, and whether the advice on sizes is good."""
+
+import math
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ncl_tf.errors import InputError
+from ncl_tf.training import plans
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(1000, 0.1), (600, 0.25), (7, 0.0), (2, 0.1), (5, 1.0)])
+def test_schedule_is_linear_then_a_cosine(steps: int, warmup: float) -> None:
+    low, high, rising = 1e-5, 1e-3, round(warmup * steps)
+    rate = plans.schedule(steps, warmup, low, high)
+    for step in range(0, steps, max(steps // 50, 1)):
+        if step < rising:
+            expected = low + (high - low) * step / rising
+        else:
+            expected = low + (high - low) * (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+        assert float(rate(step)) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ((10, 1.5, 1e-5, 1e-3), "warmup is 1.5; allowed: 0 to 1"),
+        ((10, 0.1, 0, 1e-3), "lowest_rate is 0 and highest_rate 0.001; allowed: 0 < lowest_rate <= highest_rate"),
+        ((10, 0.1, 1e-2, 1e-3), "lowest_rate is 0.01 and highest_rate 0.001"),
+    ],
+)
+def test_schedules_that_make_no_sense_are_refused(settings: tuple, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        plans.schedule(*settings)
+
+
+@pytest.mark.parametrize("authors_keys", [False, True])
+def test_advice_on_the_queue_is_good_advice(authors_keys: bool) -> None:
+    """Whatever hours, batch and queue: either accepted, and then right, or one piece of advice away from it."""
+    random = np.random.default_rng(0)
+    kinds = set()
+    for _ in range(300):
+        hours, batch_size, queue_size = (int(2 ** random.uniform(0, 12)) for _ in range(3))
+        model = SimpleNamespace(queue_size=queue_size, authors_keys=authors_keys)
+        for _ in range(3):
+            try:
+                plans.check_sizes(model, hours, batch_size, steps=1, report_every=1)
+                break
+            except InputError as error:
+                batch = re.search(r"batch_size is \d+; allowed: 1 to (\d+)", str(error))
+                queue = re.search(r"(?:queue_size = |nearest: )(\d+)", str(error))
+                kinds.add(re.sub(r"\d+", "", str(error))[:40])
+                if batch:
+                    batch_size = int(batch[1])
+                    if batch_size == 0:
+                        assert hours == 1  # one hour is no cohort
+                        break
+                else:
+                    model.queue_size = int(queue[1])
+        else:
+            pytest.fail(f"{hours} hours: advice did not help")
+        if batch_size:
+            assert model.queue_size <= hours
+            assert model.queue_size % (batch_size * (1 if authors_keys else 2)) == 0
+    assert len(kinds) == 3
+
+
+def test_a_queue_that_suits_is_taken_as_it_is() -> None:
+    plans.check_sizes(SimpleNamespace(queue_size=65536, authors_keys=False), 992_732, 2048, 25_000, 250)
+    plans.check_sizes(SimpleNamespace(), 100, 100, 1, 1)  # a method without queue

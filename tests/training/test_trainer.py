@@ -1,0 +1,338 @@
+"""Training in one process: schedule, sizes, the run directory, going on, and everything that is refused."""
+
+import json
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator
+
+import gin
+import h5py
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ncl_tf import runs
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.errors import InputError
+from ncl_tf.serving.export import export_encoder
+from ncl_tf.training import config, trainer
+
+TINY = {
+    "fast": False,
+    "jit_compile": False,
+    "encoder.dilations": (1,),
+    "encoder.filters": 8,
+    "batch_size": 256,
+    "queue_size": 1024,
+    "report_every": 2,
+    "steps": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def eager() -> Iterator[None]:
+    """Without graphs: tracing one costs more than a few steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+    gin.clear_config()
+
+
+@pytest.fixture(scope="session")
+def cohort(ward_cohort: pathlib.Path) -> pathlib.Path:
+    return ward_cohort
+
+
+def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet2019/ncl_w", **macros) -> None:
+    params = TINY | {"cohort": str(data)} | macros
+    config.load([f"paper/{method}.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+    with config.plain_errors():
+        trainer.train(runs.Run(run_dir), export=export_encoder)
+
+
+def refusal(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet2019/ncl_w", **macros) -> str:
+    with pytest.raises(InputError) as error:
+        train(run_dir, data, method, **macros)
+    return str(error.value)
+
+
+def reports(run_dir: pathlib.Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+
+
+def checkpoint(run_dir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
+    with np.load(run_dir / "checkpoints" / f"step-{step:08d}.npz") as archive:
+        return dict(archive)
+
+
+def assert_equal_runs(one: pathlib.Path, other: pathlib.Path, step: int) -> None:
+    """Bit for bit."""
+    expected, found = checkpoint(one, step), checkpoint(other, step)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def finished(cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A run of three steps without interruption."""
+    tf.config.run_functions_eagerly(True)
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    train(run_dir, cohort)
+    return run_dir
+
+
+# The run directory
+
+
+def test_a_run_leaves_what_it_promises(finished: pathlib.Path, cohort: pathlib.Path) -> None:
+    assert {path.name for path in finished.iterdir()} == {
+        "config.gin",
+        "operative_config.gin",
+        "run.json",
+        "metrics.jsonl",
+        "logs",
+        "checkpoints",
+        "encoder",
+    }
+    record = json.loads((finished / "run.json").read_text())
+    assert record["status"] == "finished"
+    assert record["step"] == 3
+    assert record["seed"] == 1111
+    assert record["budget"] == "paper"
+    assert record["cohort_checksum"] == Cohort(cohort).checksum
+    assert record["wall_seconds"] > 0
+    lines = reports(finished)
+    assert [line["step"] for line in lines] == [2, 3]
+    terms = {"loss", "alignment", "discrimination", "accuracy"}
+    assert lines[0].keys() == {"step", "learning_rate"} | terms | {f"val_{name}" for name in terms}
+    assert {"step": 3} | record["result"] == lines[-1]
+    for line in lines:
+        assert line["loss"] == pytest.approx(0.4 * line["alignment"] + 0.6 * line["discrimination"], rel=1e-5)
+    assert (finished / "operative_config.gin").read_text().count("encoder.stacks = 1") == 1  # defaults are told
+    values = checkpoint(finished, 3)
+    assert values["momentum_contrast/queue_keys"].shape == (1024, 64)
+    assert values["adam/iteration"] == 3
+    assert [path.name for path in sorted((finished / "checkpoints").iterdir())] == [
+        "step-00000002.npz",
+        "step-00000003.npz",
+    ]
+    assert list((finished / "logs").glob("events*"))
+
+
+def test_other_data_need_no_other_settings_and_validation_no_minimum(
+    mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
+) -> None:
+    hours = {split: len(Cohort(mimic_ward_cohort)[split].data) for split in ("train", "val")}
+    batch_size = hours["val"] + 1
+    macros = {"steps": 1, "batch_size": batch_size, "queue_size": 2 * batch_size}
+    train(tmp_path / "run", mimic_ward_cohort, "mimic3_benchmark/ncl_wy_length_of_stay", **macros)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["columns"] == 42
+    names = {"step", "learning_rate", "loss", "alignment", "discrimination", "accuracy"}
+    assert [line.keys() for line in reports(tmp_path / "run")] == [names]
+    # It says what it does.
+    out, err = capfd.readouterr()
+    assert f"{hours['train']:,} training hours, 42 columns" in out
+    neighborhood = "Intersection(SameStayWithin(window=16, inclusive=False), SameLabel())"
+    assert f"{neighborhood}, alpha 1.0, temperature 0.1, momentum 0.999" in out
+    assert f"queue of {2 * batch_size:,} keys: the loss rises in the first 1 steps" in out
+    assert f"Encoder: {tmp_path / 'run' / 'encoder'}" in out
+    assert re.search(r"100%.* 1/1 .*loss=\d", err)  # the progress bar
+
+
+# Going on
+
+
+def interrupted(finished: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """`finished` as if it had been killed after its last checkpoint, before it exported the encoder."""
+    run_dir = tmp_path / "run"
+    shutil.copytree(finished, run_dir)
+    shutil.rmtree(run_dir / "encoder")
+    (run_dir / "operative_config.gin").unlink()
+    record = json.loads((run_dir / "run.json").read_text())
+    record["status"] = "started"
+    del record["result"]
+    (run_dir / "run.json").write_text(json.dumps(record))
+    return run_dir
+
+
+def test_a_run_killed_before_its_export_is_finished(
+    finished: pathlib.Path, cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    run_dir = interrupted(finished, tmp_path)
+    train(run_dir, cohort)
+    assert_equal_runs(finished, run_dir, 3)
+    expected, found = (json.loads((path / "run.json").read_text()) for path in (finished, run_dir))
+    assert [continuation["step"] for continuation in found.pop("continued")] == [3]
+    assert found == expected
+    assert (run_dir / "encoder/1/saved_model.pb").exists()
+
+
+def test_after_a_damaged_checkpoint_a_run_ends_as_if_nothing_had_been(
+    finished: pathlib.Path, cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
+) -> None:
+    run_dir = interrupted(finished, tmp_path)
+    newest = run_dir / "checkpoints" / "step-00000003.npz"
+    raw = bytearray(newest.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    newest.write_bytes(raw)
+    train(run_dir, cohort)
+    out = capfd.readouterr().out
+    assert "checkpoint step-00000003.npz is damaged (" in out
+    assert "falling back to the one before" in out
+    assert "going on from step 2" in out
+    assert_equal_runs(finished, run_dir, 3)
+
+
+def test_a_finished_run_says_so_and_nothing_changes(
+    finished: pathlib.Path, cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
+) -> None:
+    moved = shutil.copy(cohort, tmp_path / "moved.h5")
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    train(finished, moved)
+    assert "this run is finished (3 steps); nothing to do" in capfd.readouterr().out
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+
+
+# Refused
+
+
+def test_another_configuration_or_cohort_is_refused(
+    finished: pathlib.Path, cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path
+) -> None:
+    message = refusal(finished, cohort, alpha=0.5, **{"encoder.size": 32})
+    assert "holds a run with another configuration" in message
+    assert "  alpha = 0.5   (the run has 0.4)" in message
+    assert "  encoder.size = 32   (the run has 64)" in message
+    assert message.count("(the run has") == 2
+    message = refusal(finished, mimic_ward_cohort)
+    assert "  columns: 42   (the run has 40)" in message
+    assert "  cohort_checksum: " in message
+
+
+@pytest.mark.parametrize(
+    ("macro", "value", "message"),
+    [
+        ("alpha", 1.5, "alpha is 1.5; allowed: 0 to 1"),
+        ("alpha", -0.1, "alpha is -0.1; allowed: 0 to 1"),
+        ("alpha", "a", "momentum_contrast.alpha is 'a'; allowed: float"),
+        ("alpha", True, "momentum_contrast.alpha is True; allowed: float"),
+        ("window", -1, "SameStayWithin: window is -1; allowed: hours >= 0, or None for infinite"),
+        ("window", "wide", "SameStayWithin.window is 'wide'; allowed: float | None"),
+        ("temperature", 0, "temperature is 0; allowed: above 0"),
+        ("temperature", None, "momentum_contrast.temperature is None; allowed: float"),
+        ("momentum", 1.0, "momentum is 1.0; allowed: 0 to 1, without 1"),
+        ("momentum", -0.1, "momentum is -0.1; allowed: 0 to 1, without 1"),
+        ("batch_size", 0, "batch_size is 0; allowed: 1 to "),
+        ("batch_size", 10**6, "batch_size is 1000000; allowed: 1 to "),
+        ("batch_size", 32.0, "train.batch_size is 32.0; allowed: int"),
+        ("queue_size", 200, "queue_size is 200, which is not a multiple of the 512 keys that each step enqueues"),
+        ("queue_size", 65536, "queue_size is 65536, but the cohort has only "),
+        ("queue_size", 0, "queue_size is 0; allowed: above 0"),
+        ("steps", 0, "steps is 0; allowed: 1 or more"),
+        ("steps", 1e3, "train.steps is 1000.0; allowed: int"),
+        ("report_every", 0, "report_every is 0; allowed: 1 or more"),
+        ("seed", -1, "seed is -1; allowed: 0 to 4294967295"),
+        ("seed", "one", "train.seed is 'one'; allowed: int"),
+        ("cohort", "nowhere.h5", "nowhere.h5: no such file; `bin/prepare --help` says how to make a cohort"),
+        ("cohort", None, "train.cohort is None; allowed: str"),
+        ("task", "mortality", "no task 'mortality'; this cohort has sepsis"),
+        ("train.warmup", 2, "warmup is 2; allowed: 0 to 1"),
+        ("train.highest_rate", 0, "lowest_rate is 1e-05 and highest_rate 0; allowed: "),
+        ("augmentation.layers", ["cut"], "augmentation.layers names 'cut'; allowed: cutout, crop, "),
+        ("augmentation.layers", None, "augmentation.layers is None; allowed: a list"),
+        ("encoder.static_dropout", 1.0, "StaticDropout: rate is 1.0; allowed: 0 <= rate < 1"),
+        ("encoder.filters", 0, "Encoder: filters is 0; allowed: 1 or more"),
+        ("encoder.kernel_size", 0, "Encoder: kernel_size is 0; allowed: 1 or more"),
+        ("encoder.size", 0, "Encoder: size is 0; allowed: 1 or more"),
+        ("encoder.stacks", 0, "Encoder: stacks is 0; allowed: 1 or more"),
+        ("encoder.dilations", 5, "encoder.dilations is 5; allowed: a list"),
+        ("encoder.dilations", (), "Encoder: dilations is (); allowed: one or more whole numbers, 1 or more"),
+        ("encoder.dilations", (1, 0), "Encoder: dilations is (1, 0); allowed: one or more whole numbers, 1 or more"),
+        ("momentum_contrast.neighborhood", "n_w", "neighborhood is n_w, which cannot be asked about two anchors"),
+    ],
+)
+def test_bad_settings_are_refused_and_leave_no_traces(
+    macro: str, value, message: str, cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    told = refusal(tmp_path / "run", cohort, **{macro: value})
+    assert message in told
+    assert "In call to configurable" not in told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("bindings", "message"),
+    [
+        (
+            ["momentum_contrast.neighborhood = @SameStayWithin"],
+            "allowed: a function of both, or an instance of a class",
+        ),
+        (
+            ["momentum_contrast.neighborhood = @DecayingWithin()"],
+            "DecayingWithin: missing a required argument: 'half_life'",
+        ),
+        (["momentum_contrast.neighborhood = @Union()"], "union: missing a required argument: 'neighborhoods_'"),
+        (
+            ["momentum_contrast.neighborhood = @Intersection()", "Intersection.neighborhoods_ = 3"],
+            "intersection.neighborhoods_ is 3; allowed: a list",
+        ),
+        (
+            ["train.method = 'momentum_contrast'"],
+            "train.method = 'momentum_contrast'; allowed: the name of a method behind",
+        ),
+        (["train.method = @momentum_contrast()"], "train.method = @momentum_contrast(); allowed: the name of a method"),
+    ],
+)
+def test_references_that_are_none_are_refused(bindings, message, cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    params = [f"{name} = {value!r}" for name, value in (TINY | {"cohort": str(cohort)}).items()]
+    with pytest.raises(InputError) as error, config.plain_errors():
+        config.load(["paper/physionet2019/cl.gin"], [*params, *bindings])
+        trainer.train(runs.Run(tmp_path / "run"), export=export_encoder)
+    assert message in str(error.value)
+    assert "In call to configurable" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_the_cohort_does_not_have_are_refused(cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    message = refusal(tmp_path / "run", cohort, "mimic3_benchmark/ncl_y_decompensation")
+    assert message == f"{cohort}: no task 'decompensation'; this cohort has sepsis"
+
+
+def test_a_folder_with_other_files_is_refused(cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    assert refusal(tmp_path, cohort).startswith(f"{tmp_path}: holds other files than a run's")
+
+
+# Not a number
+
+
+def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_last_good_checkpoint(
+    cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A stay's last hour is in one sample only: not a number there, only the step with that sample can see it."""
+    split = Cohort(cohort)["train"]
+    *_, third = trainer.Windows(split).training(TINY["batch_size"], seed=1111).take(3)
+    lengths = dict(zip(split.patient_windows[:, 2], split.lengths, strict=True))
+    last = [(s, h) for s, h in zip(third["stay"].numpy(), third["hour"].numpy(), strict=True) if h == lengths[s] - 1]
+    row = np.flatnonzero((split.stay == last[0][0]) & (split.hour == last[0][1]))
+    broken = pathlib.Path(shutil.copy(cohort, tmp_path / "broken.h5"))
+    with h5py.File(broken, "r+") as file:
+        file["data/train"][row, 20] = np.nan
+    message = refusal(tmp_path / "run", broken)
+    good = tmp_path / "run" / "checkpoints" / "step-00000002.npz"
+    assert message == f"step 3: the loss is nan, so training stops. The last good checkpoint is {good}"
+    assert all(np.isfinite(value).all() for value in checkpoint(tmp_path / "run", 2).values())
+    assert [line["step"] for line in reports(tmp_path / "run")] == [2]
+
+
+def test_a_learning_rate_that_explodes_stops_at_the_same_step_again(
+    cohort: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    macros = {"train.highest_rate": 1e30, "train.warmup": 0, "report_every": 1}
+    message = refusal(tmp_path / "run", cohort, **macros)
+    good = tmp_path / "run" / "checkpoints" / "step-00000001.npz"
+    assert message == f"step 2: the loss is nan, so training stops. The last good checkpoint is {good}"
+    assert refusal(tmp_path / "run", cohort, **macros) == message

@@ -1,0 +1,44 @@
+"""A run that version 0.1.0 began and that was killed at step 4: this version resumes and evaluates it.
+
+`old_run/expected.json` is what version 0.1.0 itself reached, trained without interruption and evaluated.
+"""
+
+import gzip
+import json
+import pathlib
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+OLD = pathlib.Path(__file__).parent / "old_run"
+COMMAND = (
+    "--gin_file=gin/paper/physionet2019/ncl_y.gin",
+    "--gin_file=gin/budgets/smoke.gin",
+    "--gin_param=steps = 40",
+    "--gin_param=encoder.filters = 8",
+    "--gin_param=encoder.size = 8",
+    "--gin_param=seed = 7",
+)
+
+
+def test_a_killed_run_of_the_first_version_resumes_and_is_evaluated(tmp_path: pathlib.Path, run: Callable) -> None:
+    folder, cohort = tmp_path / "run", tmp_path / "ward.h5"
+    shutil.copytree(OLD / "run", folder)
+    cohort.write_bytes(gzip.decompress((OLD / "ward.h5.gz").read_bytes()))
+    expected = json.loads((OLD / "expected.json").read_text())
+
+    trained = run("bin/train", *COMMAND, f"--gin_param=cohort = '{cohort}'", f"--run_dir={folder}")
+    assert trained.returncode == 0, trained.stderr
+    reports = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [report["step"] for report in reports] == list(range(2, 41, 2))
+    assert reports[-1] == pytest.approx(expected["last_report"], rel=1e-4, abs=1e-6)
+    assert json.loads((folder / "run.json").read_text())["continued"][0]["step"] == 4
+
+    evaluated = run("bin/evaluate", f"--run_dir={folder}", f"--cohort={cohort}")
+    assert evaluated.returncode == 0, evaluated.stderr
+    result = json.loads((folder / "evaluations" / "sepsis-mlp.json").read_text())
+    assert result["metrics"] == pytest.approx(expected["metrics"], rel=1e-4)
+    assert [epoch["loss"] for epoch in result["curve"]] == pytest.approx(
+        [epoch["loss"] for epoch in expected["curve"]], rel=1e-4
+    )

@@ -6,9 +6,12 @@ NCL_MIMIC3_DEMO one with multitask.tar.xz. NCL_PAPER is a folder with the paper'
 
 import os
 import pathlib
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -17,8 +20,9 @@ from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
+from processes import ROOT, start, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+BEGIN = time.monotonic()
 LONGEST = (
     "test_bin_reproduce.py",
     "test_learning.py",
@@ -42,6 +46,15 @@ for _variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_T
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files come first, so that two workers end at about the same time."""
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Show how long the tests took; workers of pytest-xdist and programs that tests ran have ended by now and count."""
+    times = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu = sum(used.ru_utime + used.ru_stime for used in times)
+    wall = time.monotonic() - BEGIN
+    terminalreporter.write_line(f"took {wall / 60:.1f} minutes and {cpu / 60:.1f} minutes of CPU time")
 
 
 @pytest.fixture(scope="session")
@@ -130,12 +143,27 @@ def mimic3_demo_cohort(
 
 
 @pytest.fixture(scope="session")
-def run() -> Callable[..., subprocess.CompletedProcess]:
-    """Runs a program of the project in a process of its own: run("bin/prepare", "table", "--help")."""
+def python() -> Iterator[str]:
+    """A Python for start([python, "bin/train", ...]): programs of bin/ find TensorFlow imported (see preloaded.py)."""
+    with tempfile.TemporaryDirectory(prefix="ncl_") as folder:  # pytest's folders are too long for the name of a socket
+        listener, python = pathlib.Path(folder, "listener"), pathlib.Path(folder, "python")
+        script = ROOT / "tests" / "preloaded.py"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{script}" run {listener} "$0" "$@"\n')
+        python.chmod(0o755)
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        server = start([sys.executable, script, "serve", listener], env=environment, stdin=subprocess.PIPE)
+        wait_for(listener.exists, server)
+        yield str(python)
+        server.communicate()
+
+
+@pytest.fixture(scope="session")
+def run(python: str) -> Callable[..., subprocess.CompletedProcess]:
+    """Run a program of the project in a process of its own: run("bin/prepare", "table", "--help")."""
 
     def run(*command: str | pathlib.Path) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, *map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+            [python, *map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
         )
 
     return run

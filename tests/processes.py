@@ -9,19 +9,19 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def start(arguments: list[str], folder: pathlib.Path = ROOT, **settings) -> subprocess.Popen:
-    """In a process group of its own."""
+    """Start a command in a process group of its own, with its output in pipes."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(arguments, cwd=folder, start_new_session=True, **pipes, **settings)
 
 
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
-    """Exit code, output and errors."""
+    """Wait for a process and return its exit code, output and errors."""
     out, err = process.communicate(timeout=900)
     return process.returncode, out, err
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen) -> None:
-    """Until the condition holds, which must be while the process runs."""
+    """Wait until the condition holds, which must be while the process runs."""
     while not condition():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.002)

@@ -121,7 +121,7 @@ def run(path: str, python: str, arguments: list[str]) -> int:
     request = {
         "python": python,
         "arguments": arguments,
-        "folder": os.getcwd(),
+        "folder": os.getcwd(),  # noqa: PTH109
         "environment": dict(os.environ),
     }
     connection.sendall(json.dumps(request).encode() + b"\n")

@@ -13,10 +13,10 @@ import keras
 from ncl_tf import files  # noqa: F401 - a run's configuration binds training
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.heads import Fitted, Progress, no_progress
+from ncl_tf.evaluation.evaluator import Evaluator, TrainedClassifier
+from ncl_tf.evaluation.heads import FitResult, Progress, no_progress
 from ncl_tf.evaluation.predictions import Scores, check_psv, write, write_predictions
-from ncl_tf.evaluation.protocol import Judge, Judged
-from ncl_tf.evaluation.question import Question
+from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import Run, bindings, environment
 from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's configuration binds training
@@ -24,7 +24,7 @@ from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's c
 
 def evaluate(
     folder: pathlib.Path,
-    question: Question,
+    question: EvaluationSettings,
     cohort: str | None = None,
     gin_params: tuple[str, ...] = (),
     overwrite: bool = False,
@@ -54,7 +54,7 @@ def evaluate(
         raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
     protocol = factories.protocol()
     seed = run.record["seed"]
-    judge = Judge(data, question.task, protocol, seed, question.labels, question.label_seed, report, progress)
+    judge = Evaluator(data, question.task, protocol, seed, question.labels, question.label_seed, report, progress)
     judge.labelled(question.split)  # refuses what could not be scored, before the work
     if psv:
         check_psv(psv, judge.task, data[question.split].stay_names)
@@ -133,11 +133,13 @@ def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ..
     return run, data, model
 
 
-def completed(question: Question, run: Run, data: Cohort, model: keras.Model, gin_params: tuple[str, ...]) -> Question:
+def completed(
+    question: EvaluationSettings, run: Run, data: Cohort, model: keras.Model, gin_params: tuple[str, ...]
+) -> EvaluationSettings:
     """The question with task and head named; of an End-to-End run, which has both, nothing else can be asked."""
     if not isinstance(model, Classifier):
         return dataclasses.replace(question, task=question.task or data.tasks[0].name, head=question.head or "mlp")
-    own = Question(data.tasks[model.task].name, model.head.kind, split=question.split)
+    own = EvaluationSettings(data.tasks[model.task].name, model.head.kind, split=question.split)
     asked = dataclasses.replace(question, task=question.task or own.task, head=question.head or own.head)
     for name, value in dataclasses.asdict(asked).items():
         if value != getattr(own, name):
@@ -150,11 +152,11 @@ def completed(question: Question, run: Run, data: Cohort, model: keras.Model, gi
     return own
 
 
-def answer(judge: Judge, question: Question, run: Run, model: keras.Model) -> Judged:
+def answer(judge: Evaluator, question: EvaluationSettings, run: Run, model: keras.Model) -> TrainedClassifier:
     """The classifier that the question asks for."""
     if isinstance(model, Classifier):
         curve = [{name: line[name] for name in ("loss", "val_loss")} for line in run.reports()]
-        return judge.scored(model, Fitted(run.record["best_epoch"], curve))
+        return judge.scored(model, FitResult(run.record["best_epoch"], curve))
     if question.features != "representation":
         return judge.raw(question.features, question.head)
     if question.fine_tune:

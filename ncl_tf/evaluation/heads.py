@@ -80,7 +80,7 @@ def predictor(
 
 
 @dataclasses.dataclass
-class Fitted:
+class FitResult:
     """How a training with early stopping went.
 
     Attributes:
@@ -107,7 +107,7 @@ def fit(
     max_minutes: float | None = None,
     report: Callable[[int, float, float], None] = lambda epoch, loss, val_loss: None,
     progress: Progress = no_progress,
-) -> Fitted:
+) -> FitResult:
     """Trains with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch's weights.
 
     Args:
@@ -147,7 +147,7 @@ def fit(
             stopped_by_budget = True
             break
     classifier.set_weights(best_weights)
-    return Fitted(best_epoch, curve, stopped_by_budget)
+    return FitResult(best_epoch, curve, stopped_by_budget)
 
 
 def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> float:

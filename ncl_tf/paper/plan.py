@@ -16,7 +16,7 @@ from typing import Any
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.question import Question
+from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.paper import settings
 from ncl_tf.paper.executors import Job
 from ncl_tf.paper.tables import SEEDS, TITLES, Column, Row, Table, check_names, value_name, without_task
@@ -62,7 +62,7 @@ class Evaluation:
     """One question about a training."""
 
     training: Training
-    question: Question
+    question: EvaluationSettings
 
     @property
     def path(self) -> pathlib.Path:
@@ -72,7 +72,7 @@ class Evaluation:
 
 def evaluation(table: Table, row: Row, column: Column, seed: int, label_seed: int) -> Evaluation:
     """The evaluation that a cell needs for a seed."""
-    question = Question(column.task, column.head, split=table.split)
+    question = EvaluationSettings(column.task, column.head, split=table.split)
     folder = f"gin/paper/{table.dataset}"
     if row.method != "end_to_end":
         training = Training(row.method, f"{folder}/{row.method}.gin", row.settings, seed)

@@ -155,7 +155,7 @@ class Run:
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics) + "\n")
 
-    def go_on(self, step: int) -> None:
+    def resume_from(self, step: int) -> None:
         """Tells in the record that, and by which versions, the run is continued from a step; drops lines logged after it."""
         if step:
             self.save(continued=[*self.record.get("continued", []), {"step": step, **environment()}])

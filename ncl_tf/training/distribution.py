@@ -90,7 +90,7 @@ class Alone:
     def check_batch(self, batch_size: int) -> None:
         """Refuses batches that the replicas cannot share equally."""
 
-    def losses_told(self, run: Run) -> contextlib.AbstractContextManager:
+    def report_lost_workers(self, run: Run) -> contextlib.AbstractContextManager:
         """Around everything that workers do together: says what to do when one is lost."""
         return contextlib.nullcontext()
 
@@ -150,7 +150,7 @@ class Together(Alone):
             )
 
     @contextlib.contextmanager
-    def losses_told(self, run: Run) -> Iterator[None]:
+    def report_lost_workers(self, run: Run) -> Iterator[None]:
         try:
             yield
         except LOST as error:

@@ -158,7 +158,7 @@ class Best:
             for weight, kept in self._pairs:
                 kept.assign(weight)
 
-    def give_back(self) -> None:
+    def restore_best_weights(self) -> None:
         """Puts the best weights into the model."""
         for weight, kept in self._pairs:
             weight.assign(kept)

@@ -70,7 +70,7 @@ def train(
     group = gather()
     run.writes = group.chief
     clock = Clock(run.record["wall_seconds"], max_minutes, group.any)
-    with contextlib.closing(run), group.losses_told(run):
+    with contextlib.closing(run), group.report_lost_workers(run):
         group.check_same("configuration or cohort", run.fingerprint)
         with group.scope():
             model = method(cohort=data, seed=seed, fast=fast)
@@ -90,7 +90,7 @@ def train(
             best = Best(model) if plan.chooses else None
             first = run.restore(model, best)
             group.check_same(f"first step, {first},", first)
-            run.go_on(first)
+            run.resume_from(first)
             _announce(run, data, model, training.count, plan, first, group)
             try:
                 _train(run, model, plan, best, training, validation, clock, group)
@@ -134,7 +134,7 @@ def _train(
             run.checkpoint(model, step, best)
             run.save(step=step, wall_seconds=clock.seconds)
     if best:
-        best.give_back()
+        best.restore_best_weights()
         run.checkpoint(model, step, best)  # now with the weights that the run ends with
     if run.writes:
         run.save(**_outcome(run, step, plan.over(step, hours, best), best))

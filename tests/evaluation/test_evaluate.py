@@ -18,7 +18,7 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import evaluate as evaluation
-from ncl_tf.evaluation.evaluate import Question, load_run
+from ncl_tf.evaluation.evaluate import EvaluationSettings, load_run
 from ncl_tf.serving.export import export_classifier
 
 evaluate = functools.partial(evaluation.evaluate, export=export_classifier)
@@ -48,7 +48,7 @@ def end_to_end(
 @pytest.fixture(scope="module")
 def judged(ncl_w: pathlib.Path) -> dict:
     """A linear head on the frozen encoder of NCL(n_w)."""
-    return evaluate(ncl_w, Question(head="linear"))
+    return evaluate(ncl_w, EvaluationSettings(head="linear"))
 
 
 def predictions(run_dir: pathlib.Path, name: str) -> dict[str, np.ndarray]:
@@ -99,10 +99,10 @@ def test_frozen_means_frozen_and_fine_tuning_trains_the_encoder_as_long_as_it_ma
 ) -> None:
     before = contents(ncl_w / "checkpoints") | contents(ncl_w / "encoder")
     cap = ("protocol.max_minutes = 1e-6",)
-    tuned = evaluate(ncl_w, Question(head="linear", fine_tune=True), gin_params=cap)
+    tuned = evaluate(ncl_w, EvaluationSettings(head="linear", fine_tune=True), gin_params=cap)
     assert (tuned["stopped_by_budget"], tuned["best_epoch"], len(tuned["curve"])) == (True, 1, 1)
     assert np.isfinite(list(tuned["curve"][0].values())).all()
-    raw = evaluate(ncl_w, Question(head="linear", features="last_hour", split="val"), gin_params=cap)
+    raw = evaluate(ncl_w, EvaluationSettings(head="linear", features="last_hour", split="val"), gin_params=cap)
     assert (raw["stopped_by_budget"], len(raw["curve"])) == (False, 3)  # only fine-tuning has a cap
     assert contents(ncl_w / "checkpoints") | contents(ncl_w / "encoder") == before
     models = [ncl_w / "evaluations" / f"sepsis-linear{kind}" / "classifier" for kind in ("", "-fine_tuned")]
@@ -113,13 +113,13 @@ def test_frozen_means_frozen_and_fine_tuning_trains_the_encoder_as_long_as_it_ma
 
 @pytest.mark.parametrize("features", ["last_hour", "window"])
 def test_raw_features_have_no_classifier_on_an_encoder(ncl_w: pathlib.Path, features: str) -> None:
-    result = evaluate(ncl_w, Question(head="linear", features=features))
+    result = evaluate(ncl_w, EvaluationSettings(head="linear", features=features))
     assert result["name"] == f"sepsis-linear-{features}"
     assert not (ncl_w / "evaluations" / result["name"]).exists()
 
 
 def test_limited_labels_change_what_is_learnt(ncl_w: pathlib.Path) -> None:
-    asked = [Question(head="linear", features="last_hour", labels=0.5, label_seed=seed) for seed in (1, 2)]
+    asked = [EvaluationSettings(head="linear", features="last_hour", labels=0.5, label_seed=seed) for seed in (1, 2)]
     results = [evaluate(ncl_w, question) for question in asked]
     names = [f"sepsis-linear-last_hour-labels_0.5_{seed}" for seed in (1, 2)]
     assert [result["name"] for result in results] == names
@@ -133,7 +133,7 @@ def test_an_autoencoder_that_forecasts_is_judged_like_others(
 ) -> None:
     """It is trained on windows of 96 hours, and judged by those of 48."""
     run_dir = trained(tmp_path / "run", "physionet2019/seq2seq_ae_forecast", ward_cohort, steps=1)
-    result = evaluate(run_dir, Question(head="linear"))
+    result = evaluate(run_dir, EvaluationSettings(head="linear"))
     assert 0 <= result["metrics"]["auroc"] <= 1
     classifier = run_dir / "evaluations" / "sepsis-linear" / "classifier"
     own = representations(run_dir / "encoder", ward_cohort)
@@ -145,7 +145,7 @@ def test_every_task_of_the_cohort_from_one_encoder(
 ) -> None:
     """Trained with the labels of one task, judged on the other; hours without a label are predicted, too."""
     run_dir = trained(tmp_path / "run", "mimic3_benchmark/ncl_y_decompensation", mimic_ward_cohort, steps=1)
-    result = evaluate(run_dir, Question("length_of_stay", "linear"))
+    result = evaluate(run_dir, EvaluationSettings("length_of_stay", "linear"))
     data = Cohort(mimic_ward_cohort)["test"]
     found = predictions(run_dir, "length_of_stay-linear")
     assert len(found["stay"]) == len(data.data)
@@ -155,7 +155,7 @@ def test_every_task_of_the_cohort_from_one_encoder(
     kappa = cohen_kappa_score(data.classes[labelled, 1], likeliest[labelled], weights="linear", labels=range(10))
     assert result["metrics"]["kappa"] == pytest.approx(kappa)
     with pytest.raises(InputError, match="binary tasks, and 'length_of_stay' has 10 classes"):
-        evaluate(run_dir, Question("length_of_stay", "mlp"), psv=tmp_path / "psv")
+        evaluate(run_dir, EvaluationSettings("length_of_stay", "mlp"), psv=tmp_path / "psv")
     assert not (tmp_path / "psv").exists()
 
 
@@ -164,7 +164,7 @@ def test_every_task_of_the_cohort_from_one_encoder(
 
 def test_end_to_end_is_scored_as_it_is(end_to_end: pathlib.Path, ward_cohort: pathlib.Path) -> None:
     before = contents(end_to_end)
-    result = evaluate(end_to_end, Question())
+    result = evaluate(end_to_end, EvaluationSettings())
     record, data = runs.Run(end_to_end), Cohort(ward_cohort)
     record.read()
     assert result["name"] == "sepsis-linear"
@@ -193,13 +193,13 @@ def test_end_to_end_is_scored_as_it_is(end_to_end: pathlib.Path, ward_cohort: pa
 )
 def test_nothing_else_can_be_asked_of_end_to_end(end_to_end: pathlib.Path, asked: dict, message: str) -> None:
     with pytest.raises(InputError) as error:
-        evaluate(end_to_end, Question(**asked))
+        evaluate(end_to_end, EvaluationSettings(**asked))
     assert str(error.value) == (f"{end_to_end}: End-to-End has trained its own head, so it is only scored; {message}")
 
 
 def test_the_protocol_has_no_say_in_end_to_end(end_to_end: pathlib.Path) -> None:
     with pytest.raises(InputError, match="only scored, so --gin_param='protocol.patience = 3' has no meaning"):
-        evaluate(end_to_end, Question(), gin_params=("protocol.patience = 3",))
+        evaluate(end_to_end, EvaluationSettings(), gin_params=("protocol.patience = 3",))
 
 
 # The test split
@@ -222,8 +222,8 @@ def test_nothing_leaks_from_the_test_split(
             file[name][:] = random.permutation(file[name][:])
     twins = adopted(ncl_w, other, tmp_path / "ncl_w"), train_end_to_end(tmp_path / "end_to_end", other)
     for run_dir, twin in zip((ncl_w, end_to_end), twins, strict=True):
-        first = judged if run_dir == ncl_w else evaluate(run_dir, Question(), overwrite=True)
-        second = evaluate(twin, Question(head="linear"), cohort=str(other))
+        first = judged if run_dir == ncl_w else evaluate(run_dir, EvaluationSettings(), overwrite=True)
+        second = evaluate(twin, EvaluationSettings(head="linear"), cohort=str(other))
         assert (first["best_epoch"], first["curve"]) == (second["best_epoch"], second["curve"])
         assert first["metrics"]["auroc"] != second["metrics"]["auroc"]
         classifiers = [folder / "evaluations" / "sepsis-linear" / "classifier" for folder in (run_dir, twin)]
@@ -239,7 +239,7 @@ def test_nothing_leaks_from_the_test_split(
 def test_psv_files_carry_every_hour_of_every_test_stay(
     end_to_end: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    evaluate(end_to_end, Question(), overwrite=True, psv=tmp_path / "deep" / "psv")
+    evaluate(end_to_end, EvaluationSettings(), overwrite=True, psv=tmp_path / "deep" / "psv")
     data = Cohort(ward_cohort)["test"]
     files = {path.name: path.read_text().splitlines() for path in (tmp_path / "deep" / "psv").iterdir()}
     assert files.keys() == {f"{stay}.psv" for stay in data.stay_names}
@@ -260,5 +260,5 @@ def test_psv_files_never_mix_with_others(end_to_end: pathlib.Path, tmp_path: pat
     (tmp_path / "psv" / "p000001.psv").write_text("mine")
     for folder in (tmp_path / "psv", tmp_path / "psv" / "p000001.psv"):
         with pytest.raises(InputError, match="is not an empty folder; name a new one for --write_psv"):
-            evaluate(end_to_end, Question(), overwrite=True, psv=folder)
+            evaluate(end_to_end, EvaluationSettings(), overwrite=True, psv=folder)
     assert (tmp_path / "psv" / "p000001.psv").read_text() == "mine"

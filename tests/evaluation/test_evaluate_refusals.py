@@ -12,7 +12,7 @@ import pytest
 
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import evaluate as evaluation
-from ncl_tf.evaluation.evaluate import Question, load_run
+from ncl_tf.evaluation.evaluate import EvaluationSettings, load_run
 from ncl_tf.serving.export import export_classifier
 
 evaluate = functools.partial(evaluation.evaluate, export=export_classifier)
@@ -24,36 +24,36 @@ def contents(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
 
 def test_folders_without_an_encoder_are_refused(ncl_w: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with pytest.raises(InputError, match="no run.json, so not a run directory"):
-        evaluate(tmp_path, Question())
+        evaluate(tmp_path, EvaluationSettings())
     run_dir = shutil.copytree(ncl_w, tmp_path / "run")
     record = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps(record | {"status": "started"}))
     with pytest.raises(InputError, match=r"the training has not finished \(step 2\), so there is no encoder"):
-        evaluate(run_dir, Question())
+        evaluate(run_dir, EvaluationSettings())
     (run_dir / "run.json").write_text(json.dumps(record))
     (run_dir / "checkpoints" / "step-00000002.npz").unlink()  # the one before must not be taken for it
     with pytest.raises(InputError, match="no readable checkpoint of step 2, so there is no encoder to judge"):
-        evaluate(run_dir, Question())
+        evaluate(run_dir, EvaluationSettings())
 
 
 def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
     ncl_w: pathlib.Path, ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     with pytest.raises(InputError, match="42 columns, but the run was trained on 40"):
-        evaluate(ncl_w, Question(), cohort=str(mimic_ward_cohort))
+        evaluate(ncl_w, EvaluationSettings(), cohort=str(mimic_ward_cohort))
     elsewhere = shutil.copytree(ncl_w, tmp_path / "run")
     config = (elsewhere / "config.gin").read_text().replace(str(ward_cohort), "gone.h5")
     (elsewhere / "config.gin").write_text(config)
     with pytest.raises(
         InputError, match=r"gone\.h5: no such file, and the run was trained on it; .*name it by --cohort"
     ):
-        evaluate(elsewhere, Question())
+        evaluate(elsewhere, EvaluationSettings())
     copy = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
     assert load_run(ncl_w, str(copy), ())[1].path == copy
     with h5py.File(copy, "r+") as file:
         file["labels/test"][0] = 1 - file["labels/test"][0]
     with pytest.raises(InputError, match="another cohort than the run's; its SHA-256 is"):
-        evaluate(ncl_w, Question(), cohort=str(copy))
+        evaluate(ncl_w, EvaluationSettings(), cohort=str(copy))
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
 def test_bad_questions_are_refused_and_leave_no_traces(ncl_w: pathlib.Path, asked: dict, message: str) -> None:
     before = contents(ncl_w)
     with pytest.raises(InputError) as error:
-        evaluate(ncl_w, Question(**asked))
+        evaluate(ncl_w, EvaluationSettings(**asked))
     assert message in str(error.value)
     assert contents(ncl_w) == before
 
 
 def test_an_evaluation_of_that_name_is_kept(ncl_w: pathlib.Path) -> None:
-    question = Question(head="linear", features="last_hour", split="train")
+    question = EvaluationSettings(head="linear", features="last_hour", split="train")
     path = ncl_w / "evaluations" / "sepsis-linear-last_hour-train.json"
     evaluate(ncl_w, question)
     before = contents(ncl_w)
@@ -105,12 +105,12 @@ def test_an_evaluation_of_that_name_is_kept(ncl_w: pathlib.Path) -> None:
 )
 def test_a_protocol_without_a_meaning_is_refused(ncl_w: pathlib.Path, binding: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
-        evaluate(ncl_w, Question(), gin_params=(f"protocol.{binding}",))
+        evaluate(ncl_w, EvaluationSettings(), gin_params=(f"protocol.{binding}",))
 
 
 def test_parameters_of_the_training_cannot_be_changed(ncl_w: pathlib.Path) -> None:
     with pytest.raises(InputError, match=r"--gin_param sets alpha = 0.9; allowed: .* NAME of linear_rate, mlp_rate,"):
-        evaluate(ncl_w, Question(), gin_params=("alpha = 0.9",))
+        evaluate(ncl_w, EvaluationSettings(), gin_params=("alpha = 0.9",))
 
 
 def test_a_split_of_one_class_is_refused(
@@ -121,5 +121,5 @@ def test_a_split_of_one_class_is_refused(
         file["labels/test"][:] = 0
     run_dir = adopted(ncl_w, path, tmp_path / "run")
     with pytest.raises(InputError, match=r"the labelled hours of split 'test' have only class \[0\]; two are needed"):
-        evaluate(run_dir, Question(head="linear", features="last_hour"), cohort=str(path))
+        evaluate(run_dir, EvaluationSettings(head="linear", features="last_hour"), cohort=str(path))
     assert not (run_dir / "evaluations").exists()

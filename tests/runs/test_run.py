@@ -173,7 +173,7 @@ def test_metrics_after_the_checkpoint_and_torn_lines_are_forgotten(tmp_path: pat
         run.log({"step": step, "loss": step / 7})
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 15, "lo')
-    run.go_on(20)
+    run.resume_from(20)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert lines == [{"step": 10, "loss": 10 / 7}, {"step": 20, "loss": 20 / 7}]
     assert run.reports() == lines
@@ -181,10 +181,10 @@ def test_metrics_after_the_checkpoint_and_torn_lines_are_forgotten(tmp_path: pat
 
 def test_the_record_tells_every_continuation_and_by_which_versions(tmp_path: pathlib.Path) -> None:
     run = started(tmp_path)
-    run.go_on(0)
+    run.resume_from(0)
     assert "continued" not in json.loads((tmp_path / "run.json").read_text())
-    run.go_on(10)
-    run.go_on(30)
+    run.resume_from(10)
+    run.resume_from(30)
     told = json.loads((tmp_path / "run.json").read_text())
     assert [continuation["step"] for continuation in told["continued"]] == [10, 30]
     for continuation in told["continued"]:

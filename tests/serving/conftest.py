@@ -53,7 +53,9 @@ def export() -> Callable[..., Exported]:
         params = {"cohort": str(cohort), "jit_compile": False, "max_epochs": 1, "train.highest_rate": 0.01} | macros
         config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
         trainer.train(runs.Run(run), export=export_encoder)
-        evaluate.evaluate(run, evaluate.Question(), gin_params=("protocol.mlp_rate = 0.01",), export=export_classifier)
+        evaluate.evaluate(
+            run, evaluate.EvaluationSettings(), gin_params=("protocol.mlp_rate = 0.01",), export=export_classifier
+        )
         gin.clear_config()
         frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
         classes = ["probability_0", "probability_1"]

@@ -59,7 +59,7 @@ def test_the_best_weights_come_back() -> None:
         model.set_weights([weight + epoch for weight in model.get_weights()])
         best.update(epoch, loss)
         chosen = model.get_weights() if epoch == 2 else chosen
-    best.give_back()
+    best.restore_best_weights()
     assert (int(best.epoch), float(best.loss)) == (2, 2.0)  # an equal loss is no better one
     for expected, found in zip(chosen, model.get_weights(), strict=True):
         np.testing.assert_array_equal(found, expected)

@@ -10,7 +10,7 @@ from sklearn.metrics import precision_recall_curve
 
 from ncl_tf import files
 from ncl_tf.evaluation import metrics
-from ncl_tf.evaluation.question import Question
+from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.reporting.figures.figure import (
     COLOURS,
     Figure,
@@ -41,7 +41,7 @@ class Judged:
 
     run: Run
     path: pathlib.Path
-    question: Question
+    question: EvaluationSettings
     metrics: dict[str, float]
 
     @property
@@ -139,7 +139,7 @@ def evaluations(sources: Sources) -> tuple[list[Judged], str]:
         for path in sorted(run.folder.glob("evaluations/*.json")):
             content = files.read_json(path)
             if "auprc" in content["metrics"] and path.with_suffix(".parquet").exists():
-                found.append(Judged(run, path, Question(**content["question"]), content["metrics"]))
+                found.append(Judged(run, path, EvaluationSettings(**content["question"]), content["metrics"]))
     if not found:
         raise Lacking("a run directory with an evaluation of a binary task by bin/evaluate, evaluations/NAME.parquet")
     lines: dict[tuple, dict[str, list[Judged]]] = {}

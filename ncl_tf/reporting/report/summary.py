@@ -7,7 +7,7 @@ from typing import Any
 
 from ncl_tf.data.cohort import Cohort, titled
 from ncl_tf.data.splits import SPLITS
-from ncl_tf.evaluation.question import share_of_labels
+from ncl_tf.evaluation.settings import share_of_labels
 from ncl_tf.paper.compare import HEADS, METRICS, Comparison
 from ncl_tf.paper.plan import evaluation
 from ncl_tf.paper.progress import duration

@@ -8,7 +8,7 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.datasets import PAPER_COUNTS
 from ncl_tf.data.describe import counts
 from ncl_tf.data.splits import SPLITS
-from ncl_tf.evaluation.question import share_of_labels
+from ncl_tf.evaluation.settings import share_of_labels
 from ncl_tf.paper.compare import HEADS, METRICS, Cell, Comparison
 from ncl_tf.paper.plan import evaluation
 from ncl_tf.paper.results import cut_short

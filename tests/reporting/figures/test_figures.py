@@ -17,7 +17,7 @@ from PIL import Image
 
 from ncl_tf import files, runs
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.evaluate import Question, evaluate
+from ncl_tf.evaluation.evaluate import EvaluationSettings, evaluate
 from ncl_tf.paper import plan as plans
 from ncl_tf.paper import results, tables
 from ncl_tf.paper.executors import Job
@@ -63,7 +63,7 @@ def done(job: Job) -> None:
         trainer.train(runs.Run(job.run_dir), export=export_encoder)
     else:
         asked = dict(flags)
-        evaluate(job.run_dir, Question(asked["task"], asked["head"], split=asked["split"]), asked["cohort"])
+        evaluate(job.run_dir, EvaluationSettings(asked["task"], asked["head"], split=asked["split"]), asked["cohort"])
 
 
 def score(row: tables.Row, seed: int) -> float:

@@ -203,7 +203,7 @@ def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
     tf.config.run_functions_eagerly(True)  # tracing costs more than two steps
     config.load(files, params)
     trainer.train(runs.Run(job.run_dir), export=export_encoder)
-    evaluate.evaluate(job.run_dir, evaluate.Question("sepsis", "mlp"), export=export_classifier)
+    evaluate.evaluate(job.run_dir, evaluate.EvaluationSettings("sepsis", "mlp"), export=export_classifier)
     gin.clear_config()
     tf.config.run_functions_eagerly(False)
     for name, seed, factor in (("ncl_w-seed2222", 2222, 0.8), ("cl-seed1111", 1111, 0.7)):

@@ -12,7 +12,7 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import HISTORY, Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
-from ncl_tf.evaluation.heads import Fitted, Progress, Samples, embedder, fit, no_progress, predictor
+from ncl_tf.evaluation.heads import FitResult, Progress, Samples, embedder, fit, no_progress, predictor
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import make_head
@@ -20,7 +20,7 @@ from ncl_tf.training.protocol import Protocol, check_classes, labelled_rows, lab
 
 
 @dataclasses.dataclass
-class Judged:
+class TrainedClassifier:
     """A classifier that was trained and chosen, and how.
 
     Attributes:
@@ -30,11 +30,11 @@ class Judged:
     """
 
     classifier: keras.Model
-    fitted: Fitted
+    fitted: FitResult
     predict: Callable[[str], np.ndarray]
 
 
-class Judge:
+class Evaluator:
     """Trains classifiers for one task of a cohort.
 
     Args:
@@ -63,7 +63,7 @@ class Judge:
         self.training_rows, self.weights = labelled_training(cohort, task, protocol, labels, label_seed)
         self.batch_size = limited_batch(protocol, labels)
 
-    def frozen(self, encoder: Encoder, head: str) -> Judged:
+    def frozen(self, encoder: Encoder, head: str) -> TrainedClassifier:
         """A head on the frozen encoder, trained on embeddings that are computed once."""
         embed = embedder(encoder, progress=self.progress)
         embedded: dict[str, np.ndarray] = {}
@@ -75,25 +75,25 @@ class Judge:
 
         made, fitted = self._fit_head(head, features, encoder.merge.units)
         classifier = self._classifier(encoder, made)
-        return Judged(classifier, fitted, lambda split: self._predict(made, features(split)))
+        return TrainedClassifier(classifier, fitted, lambda split: self._predict(made, features(split)))
 
-    def raw(self, features: str, head: str) -> Judged:
+    def raw(self, features: str, head: str) -> TrainedClassifier:
         """A head on raw inputs: the last hour's columns, or the whole window flattened. Sanity baselines."""
         if features == "last_hour":
             made, fitted = self._fit_head(head, lambda split: self.cohort[split].data, len(self.cohort.columns))
-            return Judged(made, fitted, lambda split: self._predict(made, self.cohort[split].data))
+            return TrainedClassifier(made, fitted, lambda split: self._predict(made, self.cohort[split].data))
         flat = keras.Sequential([keras.layers.Flatten(), make_head(head, self.task.classes)])
         return self._fit_on_windows(flat, self.protocol.rates[head])
 
-    def fine_tuned(self, encoder: Encoder, head: str) -> Judged:
+    def fine_tuned(self, encoder: Encoder, head: str) -> TrainedClassifier:
         """A new head and the encoder, trained together."""
         classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
         rate, cap = self.protocol.fine_tune_rate, self.protocol.max_minutes
         return self._fit_on_windows(classifier, rate, cap)
 
-    def scored(self, classifier: Classifier, fitted: Fitted) -> Judged:
+    def scored(self, classifier: Classifier, fitted: FitResult) -> TrainedClassifier:
         """An End-to-End run as it is; nothing is trained."""
-        return Judged(classifier, fitted, self._predict_windows(classifier))
+        return TrainedClassifier(classifier, fitted, self._predict_windows(classifier))
 
     def labelled(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         """Rows [H] and classes [H] of a split's labelled hours, which must be of two classes and several stays."""
@@ -107,7 +107,7 @@ class Judge:
         check_classes(classes, self.task, split)
         return rows, classes
 
-    def score(self, judged: Judged, split: str) -> tuple[dict[str, Any], np.ndarray]:
+    def score(self, judged: TrainedClassifier, split: str) -> tuple[dict[str, Any], np.ndarray]:
         """Metrics over a split's labelled hours, with intervals over stays, and the predictions of all its hours [H, K]."""
         data = self.cohort[split]
         rows, classes = self.labelled(split)
@@ -159,7 +159,7 @@ class Judge:
 
         return predict
 
-    def _fit_head(self, kind: str, features: Callable[[str], np.ndarray], size: int) -> tuple[keras.Model, Fitted]:
+    def _fit_head(self, kind: str, features: Callable[[str], np.ndarray], size: int) -> tuple[keras.Model, FitResult]:
         head = self._new_head(kind, size)
         samples = [
             Samples.from_array(features(split), self.cohort[split].classes[:, self.position], self._labelled(split))
@@ -167,12 +167,14 @@ class Judge:
         ]
         return head, self._fit(head, *samples, self.protocol.rates[kind])
 
-    def _fit_on_windows(self, classifier: keras.Model, rate: float, max_minutes: float | None = None) -> Judged:
+    def _fit_on_windows(
+        self, classifier: keras.Model, rate: float, max_minutes: float | None = None
+    ) -> TrainedClassifier:
         keras.utils.set_random_seed(self.seed)
         classifier(tf.zeros([1, HISTORY, len(self.cohort.columns)]))  # creates the weights of a flat baseline
         samples = [self._windows(split, self._labelled(split)) for split in ("train", "val")]
         fitted = self._fit(classifier, *samples, rate, max_minutes)
-        return Judged(classifier, fitted, self._predict_windows(classifier))
+        return TrainedClassifier(classifier, fitted, self._predict_windows(classifier))
 
     def _fit(
         self,
@@ -181,7 +183,7 @@ class Judge:
         validation: Samples,
         rate: float,
         max_minutes: float | None = None,
-    ) -> Fitted:
+    ) -> FitResult:
         return fit(
             classifier,
             training,

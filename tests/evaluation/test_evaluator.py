@@ -6,7 +6,7 @@ import pytest
 
 from ncl_tf.data import Cohort
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.protocol import Judge
+from ncl_tf.evaluation.evaluator import Evaluator
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.training.protocol import Protocol, labelled_rows, limited_stays
 
@@ -90,7 +90,7 @@ class WithoutTest:
 @pytest.mark.slow
 def test_training_and_choice_never_touch_the_test_split(cohort, eager):
     guarded = WithoutTest(cohort)
-    judge = Judge(guarded, "sepsis", PROTOCOL, seed=1)
+    judge = Evaluator(guarded, "sepsis", PROTOCOL, seed=1)
     ways = [
         lambda: judge.frozen(new_encoder(), "mlp"),
         lambda: judge.raw("last_hour", "linear"),
@@ -108,7 +108,7 @@ def test_training_and_choice_never_touch_the_test_split(cohort, eager):
 def test_scores_are_those_of_the_predictions(cohort):
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    judge = Judge(cohort, "sepsis", PROTOCOL, seed=1)
+    judge = Evaluator(cohort, "sepsis", PROTOCOL, seed=1)
     scores, predictions = judge.score(judge.raw("last_hour", "linear"), "val")
     labels = cohort["val"].labels[:, 0]
     assert scores["metrics"]["auroc"] == pytest.approx(roc_auc_score(labels, predictions[:, 1]))
@@ -121,7 +121,7 @@ def test_scores_are_those_of_the_predictions(cohort):
 def test_bins_are_judged_by_kappa(mimic_ward_cohort):
     cohort = Cohort(mimic_ward_cohort)
     protocol = Protocol({"linear": 1e-2}, batch_size=256, patience=2, max_epochs=3)
-    judge = Judge(cohort, "length_of_stay", protocol, seed=1)
+    judge = Evaluator(cohort, "length_of_stay", protocol, seed=1)
     scores, predictions = judge.score(judge.raw("last_hour", "linear"), "val")
     assert set(scores["metrics"]) == {"kappa", "accuracy"}
     assert predictions.shape == (len(cohort["val"].data), 10)
@@ -129,4 +129,4 @@ def test_bins_are_judged_by_kappa(mimic_ward_cohort):
 
 def test_a_task_that_the_cohort_lacks(cohort):
     with pytest.raises(InputError, match="'mortality'.*sepsis"):
-        Judge(cohort, "mortality", PROTOCOL, seed=1)
+        Evaluator(cohort, "mortality", PROTOCOL, seed=1)

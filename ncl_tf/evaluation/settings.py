@@ -12,7 +12,7 @@ FEATURES = ("representation", "last_hour", "window")
 
 
 @dataclasses.dataclass(frozen=True)
-class Question:
+class EvaluationSettings:
     """What to find out about a run.
 
     Attributes:

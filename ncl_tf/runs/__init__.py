@@ -3,6 +3,17 @@
 from ncl_tf.runs.checkpoints import checksum, named_variables
 from ncl_tf.runs.configuration import bindings
 from ncl_tf.runs.environment import code_version, environment
+from ncl_tf.runs.output import OutputFolder
 from ncl_tf.runs.run import Run
+from ncl_tf.runs.store import StoredRun
 
-__all__ = ["Run", "bindings", "checksum", "code_version", "environment", "named_variables"]
+__all__ = [
+    "OutputFolder",
+    "Run",
+    "StoredRun",
+    "bindings",
+    "checksum",
+    "code_version",
+    "environment",
+    "named_variables",
+]

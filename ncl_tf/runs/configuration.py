@@ -1,9 +1,79 @@
-"""Configurations as text, for comparing them without gin or TensorFlow."""
+"""Configurations as text: parsed, brought up to date and compared without gin or TensorFlow.
 
+Files that earlier versions wrote stay readable: whatever reads one of them calls `bindings`, `upgraded_text` or
+`upgraded_evaluation`, which translate the names of before.
+"""
+
+import pathlib
 import re
+from collections.abc import Container, Mapping
+from typing import Any
+
+# Bindings, macros and configurables that were renamed: old name -> new name.
+RENAMED: dict[str, str] = {}
+# Bindings that earlier versions did not have, with the value that they amounted to. Where such a binding refers to a macro
+# and an old configuration sets the binding itself, its value becomes the macro's.
+ADDED = {"history": "48", "encoder.history": "%history"}
+# Keys of the JSON files of evaluations that were renamed: old key -> new key.
+RENAMED_KEYS = {"question": "settings"}
 
 
 def bindings(config: str) -> dict[str, str]:
-    """`gin.config_str()` as name -> value, for telling two configurations apart."""
+    """Parse a configuration as gin prints it.
+
+    Args:
+        config: the text of `gin.config_str()`, by this or an earlier version.
+
+    Returns:
+        Every binding and macro, name -> value as gin prints it, by today's names.
+    """
     joined = re.sub(r"\\\n\s*", "", config)
-    return dict(re.findall(r"^([\w./@]+) = (.*(?:\n[ \t]+.*)*)", joined, re.MULTILINE))
+    return upgraded(dict(re.findall(r"^([\w./@]+) = (.*(?:\n[ \t]+.*)*)", joined, re.MULTILINE)))
+
+
+def upgraded(config: Mapping[str, str]) -> dict[str, str]:
+    """Translate the bindings of an earlier version to today's names, and add those that it did not have."""
+
+    def renamed_reference(match: re.Match[str]) -> str:
+        return match[1] + RENAMED.get(match[2], match[2])
+
+    found = {
+        RENAMED.get(name, name): re.sub(r"([%@])([\w./]+)", renamed_reference, value) for name, value in config.items()
+    }
+    for name, value in ADDED.items():
+        if value.startswith("%") and name in found and found[name] != value and value[1:] not in config:
+            found[value[1:]] = found.pop(name)
+        found.setdefault(name, value)
+    return found
+
+
+def read_configuration(path: pathlib.Path) -> str:
+    """Read a run's configuration as text that today's gin configurables accept."""
+    text = path.read_text(encoding="utf-8")
+    imports = re.findall(r"^(?:import|from) .*", text, re.MULTILINE)
+    return "\n".join([*imports, *(f"{name} = {value}" for name, value in bindings(text).items()), ""])
+
+
+def differences(
+    config: Mapping[str, str], expected: Mapping[str, str], ignored: Container[str] = ()
+) -> dict[str, tuple[str, str]]:
+    """Compare two configurations.
+
+    Args:
+        config, expected: name -> value, as of `bindings`.
+        ignored: names that make no difference.
+
+    Returns:
+        Each name with another value: name -> its value in `config` and in `expected`, "not set" where there is none.
+    """
+    return {
+        name: (config.get(name, "not set"), expected.get(name, "not set"))
+        for name in sorted(config.keys() | expected.keys())
+        if name not in ignored and config.get(name) != expected.get(name)
+    }
+
+
+def upgraded_evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the JSON of an evaluation, of a result or of an export's card from an earlier version's names."""
+    found = {RENAMED_KEYS.get(name, name): value for name, value in content.items()}
+    return found | ({"config": upgraded(found["config"])} if "config" in found else {})

@@ -26,8 +26,9 @@ import numpy as np
 from ncl_tf import files
 from ncl_tf.errors import InputError
 from ncl_tf.runs.checkpoints import HasVariables, assign, named_variables
-from ncl_tf.runs.configuration import bindings
+from ncl_tf.runs.configuration import bindings, differences
 from ncl_tf.runs.environment import environment
+from ncl_tf.runs.store import StoredRun
 
 if TYPE_CHECKING:
     import keras
@@ -113,12 +114,11 @@ class Run:
         )
 
     def _check_same(self, facts: dict[str, Any]) -> None:
-        before, now = bindings((self.folder / "config.gin").read_text(encoding="utf-8")), bindings(self._config)
-        before.pop("cohort", None), now.pop("cohort", None)  # the file may have moved; its checksum is among the facts
         different = [
-            f"  {name} = {now.get(name, '(not set)')}   (the run has {before.get(name, '(not set)')})"
-            for name in sorted(before | now)
-            if before.get(name) != now.get(name)
+            f"  {name} = {now}   (the run has {before})"
+            for name, (before, now) in differences(
+                StoredRun(self.folder).config, bindings(self._config), ignored={"cohort"}
+            ).items()  # the cohort's file may have moved; its checksum is among the facts
         ]
         different += [
             f"  {name}: {value}   (the run has {self.record[name]})"

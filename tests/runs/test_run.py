@@ -10,6 +10,7 @@ import pytest
 from ncl_tf import runs
 from ncl_tf.errors import InputError
 from ncl_tf.runs import Run, bindings
+from ncl_tf.runs.configuration import ADDED
 
 LONG = "'" + "/".join(["a_folder_with_a_long_name"] * 6) + "/cohort.h5'"  # gin breaks the line
 CONFIG = f"""
@@ -118,6 +119,7 @@ def test_bindings_are_read_back_whole() -> None:
         "cohort": LONG,
         "steps": "20",
         "encoder.dilations": "(1, 2)",
+        **ADDED,
     }
 
 

@@ -1,10 +1,9 @@
-"""End-to-End through `train`: the best epoch is kept and exported, killed runs end the same, time caps end them well."""
+"""End-to-End through `train`: the best epoch is kept and exported, killed runs end the same, and wall time is capped."""
 
 import json
 import pathlib
 import shutil
 import signal
-import sys
 from collections.abc import Iterator
 
 import gin
@@ -49,7 +48,7 @@ def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet201
         trainer.train(runs.Run(run_dir), export=export_encoder)
 
 
-def record(run_dir: pathlib.Path) -> dict:
+def run_record(run_dir: pathlib.Path) -> dict:
     return json.loads((run_dir / "run.json").read_text())
 
 
@@ -63,14 +62,14 @@ def checkpoint(run_dir: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def assert_equal_runs(one: pathlib.Path, other: pathlib.Path) -> None:
-    """Bit for bit."""
+    """Compare two runs bit for bit."""
     expected, found = checkpoint(one), checkpoint(other)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert value.tobytes() == found[name].tobytes(), name
     assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
     kept = ("status", "step", "stopped_by_budget", "result", "best_epoch")
-    assert [record(one).get(name) for name in kept] == [record(other).get(name) for name in kept]
+    assert [run_record(one).get(name) for name in kept] == [run_record(other).get(name) for name in kept]
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +81,12 @@ def finished(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 
 def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward_cohort: pathlib.Path) -> None:
     """The loss of the chosen weights on all validation hours, computed here by hand, is the lowest of the curve."""
-    lines, told, data = reports(finished), record(finished), Cohort(ward_cohort)
+    lines, record, data = reports(finished), run_record(finished), Cohort(ward_cohort)
     losses = [line["val_loss"] for line in lines]
-    assert 1 < told["best_epoch"] == 1 + int(np.argmin(losses)) < len(losses)
-    assert len(losses) == told["best_epoch"] + 2  # patience
-    assert (told["status"], told["stopped_by_budget"]) == ("finished", False)
-    assert told["result"] == lines[told["best_epoch"] - 1]
+    assert 1 < record["best_epoch"] == 1 + int(np.argmin(losses)) < len(losses)
+    assert len(losses) == record["best_epoch"] + 2  # patience
+    assert (record["status"], record["stopped_by_budget"]) == ("finished", False)
+    assert record["result"] == lines[record["best_epoch"] - 1]
     assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
     assert {line["learning_rate"] for line in lines} == {float(np.float32(1e-3))}
     hours = len(data["train"].data)
@@ -96,7 +95,7 @@ def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward
     config.load([str(finished / "config.gin")], [])
     model = config.method()(cohort=data, seed=1111, fast=False)
     model.build((None, HISTORY, len(data.columns)))
-    assert runs.Run(finished).restore(model) == told["step"] == lines[-1]["step"]
+    assert runs.Run(finished).restore(model) == record["step"] == lines[-1]["step"]
     labels = data["val"].labels[:, 0].astype(int)
     rows = tf.range(len(labels))
     windows = Windows(data["val"]).gather(rows)["window"]
@@ -114,11 +113,11 @@ def test_a_run_killed_after_the_choice_is_finished(
 ) -> None:
     run_dir = shutil.copytree(finished, tmp_path / "run")
     shutil.rmtree(run_dir / "encoder")
-    told = record(run_dir)
-    told["status"] = "started"
+    record = run_record(run_dir)
+    record["status"] = "started"
     for name in ("stopped_by_budget", "result", "best_epoch"):
-        del told[name]
-    (run_dir / "run.json").write_text(json.dumps(told))
+        del record[name]
+    (run_dir / "run.json").write_text(json.dumps(record))
     train(run_dir, ward_cohort)
     assert_equal_runs(finished, run_dir)
     assert (run_dir / "encoder" / "1" / "saved_model.pb").exists()
@@ -128,37 +127,37 @@ def test_a_run_killed_after_the_choice_is_finished(
 
 
 def test_a_killed_run_ends_like_one_that_was_left_alone(
-    finished: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd
+    finished: pathlib.Path, ward_cohort: pathlib.Path, python: str, tmp_path: pathlib.Path, capfd
 ) -> None:
     """SIGKILL after a checkpoint; then the same command again."""
     run_dir = tmp_path / "run"
     flags = [f"--gin_param={param}" for param in params("end_to_end", ward_cohort)]
-    command = [sys.executable, ROOT / "bin/train", "--gin_file=gin/paper/physionet2019/end_to_end.gin", *flags]
+    command = [python, ROOT / "bin/train", "--gin_file=gin/paper/physionet2019/end_to_end.gin", *flags]
     process = start([*command, f"--run_dir={run_dir}"])
     wait_for(lambda: runs.Run(run_dir).checkpoints, process)
     process.kill()
     assert finish(process)[0] == -signal.SIGKILL
     first = int(runs.Run(run_dir).checkpoints[-1].stem.split("-")[1])
-    assert 0 < first < record(finished)["step"]
+    assert 0 < first < run_record(finished)["step"]
     train(run_dir, ward_cohort)
-    assert f"going on from step {first}" in capfd.readouterr().out
+    assert f"from step {first}" in capfd.readouterr().out
     assert_equal_runs(finished, run_dir)
-    assert record(run_dir)["stopped_by_budget"] is False
+    assert run_record(run_dir)["stopped_by_budget"] is False
     names = checkpoint(finished)
     assert {"best/epoch", "best/loss", "adam/iteration"} <= names.keys()
     weights = [name for name in names if name.startswith("classifier/") and "mean" not in name and "loss" not in name]
     assert {"best/" + name.replace("/", ".") for name in weights} <= names.keys()
 
 
-def test_an_autoencoder_goes_on_from_a_checkpoint(ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd) -> None:
+def test_an_autoencoder_resumes_from_a_checkpoint(ward_cohort: pathlib.Path, tmp_path: pathlib.Path, capfd) -> None:
     method = "physionet2019/seq2seq_ae"
     train(tmp_path / "whole", ward_cohort, method)
     run_dir = shutil.copytree(tmp_path / "whole", tmp_path / "run")
     runs.Run(run_dir).checkpoints[-1].unlink()
-    kept = {name: value for name, value in record(run_dir).items() if name not in ("result", "stopped_by_budget")}
+    kept = {name: value for name, value in run_record(run_dir).items() if name not in ("result", "stopped_by_budget")}
     (run_dir / "run.json").write_text(json.dumps(kept | {"status": "started"}))
     train(run_dir, ward_cohort, method)
-    assert "going on from step 25" in capfd.readouterr().out
+    assert "from step 25" in capfd.readouterr().out
     assert_equal_runs(tmp_path / "whole", run_dir)
 
 
@@ -170,20 +169,20 @@ def test_a_cap_cuts_the_epoch_validates_it_and_ends_the_run_well(
 ) -> None:
     tf.config.run_functions_eagerly(True)
     train(tmp_path / "run", ward_cohort, max_minutes=1e-6)
-    told = record(tmp_path / "run")
-    assert (told["status"], told["stopped_by_budget"], told["best_epoch"], told["step"]) == ("finished", True, 1, 1)
+    record = run_record(tmp_path / "run")
+    assert (record["status"], record["stopped_by_budget"], record["best_epoch"], record["step"]) == ("finished", True, 1, 1)
     (line,) = reports(tmp_path / "run")
     assert np.isfinite(line["val_loss"])
     assert (tmp_path / "run" / "encoder" / "1" / "saved_model.pb").exists()
-    assert "stopped by budget: 1e-06 minutes are over" in capfd.readouterr().out
+    assert "1e-06 minutes" in capfd.readouterr().out
 
 
 def test_a_cap_ends_an_autoencoder_between_its_reports(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
     tf.config.run_functions_eagerly(True)
     train(tmp_path / "run", ward_cohort, "physionet2019/seq2seq_ae", max_minutes=1e-6)
-    told = record(tmp_path / "run")
-    assert (told["status"], told["stopped_by_budget"], told["step"]) == ("finished", True, 1)
-    assert "best_epoch" not in told
+    record = run_record(tmp_path / "run")
+    assert (record["status"], record["stopped_by_budget"], record["step"]) == ("finished", True, 1)
+    assert "best_epoch" not in record
     assert [line["step"] for line in reports(tmp_path / "run")] == [1]
 
 
@@ -193,12 +192,12 @@ def test_time_counts_from_the_beginning_of_a_run(
     """A run under a cap that was interrupted before its last epoch, with all its time spent, makes no step more."""
     run_dir = shutil.copytree(finished, tmp_path / "run")
     steps = [line["step"] for line in reports(run_dir)]
-    told = record(run_dir)
+    record = run_record(run_dir)
     kept = run_dir / "checkpoints" / f"step-{steps[-2]:08d}.npz"
     (run_dir / "checkpoints" / f"step-{steps[-1]:08d}.npz").unlink()
-    (run_dir / "run.json").write_text(json.dumps(told | {"status": "started", "wall_seconds": 1801.0}))
+    (run_dir / "run.json").write_text(json.dumps(record | {"status": "started", "wall_seconds": 1801.0}))
     train(run_dir, ward_cohort)
-    again = record(run_dir)
+    again = run_record(run_dir)
     assert (again["step"], again["stopped_by_budget"], again["status"]) == (steps[-2], True, "finished")
     assert [line["step"] for line in reports(run_dir)] == steps[:-1]
     assert runs.Run(run_dir).checkpoints == [kept]
@@ -208,59 +207,55 @@ def test_time_counts_from_the_beginning_of_a_run(
 
 
 @pytest.mark.parametrize(
-    ("macro", "value", "message"),
+    ("macro", "value", "parts"),
     [
-        ("head", "deep", "no head 'deep'; allowed: linear, mlp"),
-        ("task", None, "end_to_end.task is None; allowed: str"),
-        ("task", "mortality", "no task 'mortality'; this cohort has sepsis"),
-        ("rate", 0, "rate is 0; allowed: above 0"),
-        ("rate", "1e-5", "end_to_end.rate is '1e-5'; allowed: float"),
-        ("protocol.patience", 0, "patience is 0; allowed: 1 or more"),
-        (
-            "protocol.batch_size",
-            10**6,
-            "batches are of 1000000 samples, protocol.batch_size times the fraction of labels; allowed: 1 to ",
-        ),
-        ("max_minutes", 0, "max_minutes is 0; allowed: above 0, or None for no cap"),
-        ("max_minutes", "long", "train.max_minutes is 'long'; allowed: float | None"),
+        ("head", "deep", ["'deep'", "linear", "mlp"]),
+        ("task", None, ["end_to_end.task", "None", "str"]),
+        ("task", "mortality", ["'mortality'", "sepsis"]),
+        ("rate", 0, ["rate", "0", "above 0"]),
+        ("rate", "1e-5", ["end_to_end.rate", "'1e-5'", "float"]),
+        ("protocol.patience", 0, ["patience", "0", "1 or more"]),
+        ("protocol.batch_size", 10**6, ["1000000", "protocol.batch_size", "1 to "]),
+        ("max_minutes", 0, ["max_minutes", "0", "above 0", "None"]),
+        ("max_minutes", "long", ["train.max_minutes", "'long'", "float | None"]),
     ],
 )
 def test_bad_settings_are_refused_and_leave_no_traces(
-    macro: str, value, message: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+    macro: str, value, parts: list[str], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     with pytest.raises(InputError) as error:
         train(tmp_path / "run", ward_cohort, **{macro: value})
-    assert message in str(error.value)
+    assert [part for part in parts if part not in str(error.value)] == []
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("split", "message"), [("train", "have only class [0]"), ("val", "no hour of split 'val'")])
-def test_labels_that_nothing_can_be_learnt_from(
-    split: str, message: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+@pytest.mark.parametrize(("split", "parts"), [("train", ["[0]"]), ("val", ["'val'"])])
+def test_labels_that_nothing_can_be_learned_from(
+    split: str, parts: list[str], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     path = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "cohort.h5"))
     with h5py.File(path, "r+") as file:
         file[f"labels/{split}"][:] = 0 if split == "train" else np.nan
     with pytest.raises(InputError) as error:
         train(tmp_path / "run", path)
-    assert message in str(error.value)
+    assert [part for part in parts if part not in str(error.value)] == []
 
 
 # As users run it
 
 
-def test_bin_evaluate_scores_the_run_or_says_why_not(
-    finished: pathlib.Path, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
+def test_bin_evaluate_scores_the_run_or_shows_why_not(
+    finished: pathlib.Path, ward_cohort: pathlib.Path, python: str, tmp_path: pathlib.Path
 ) -> None:
     run_dir = shutil.copytree(finished, tmp_path / "run")
-    command = [sys.executable, ROOT / "bin/evaluate", f"--run_dir={run_dir}"]
-    scored, refused = (start([*command, *flags], tmp_path) for flags in (["--write_psv=psv"], ["--head=linear"]))
-    message = f"{run_dir}: End-to-End has trained its own head, so it is only scored; --head=linear, allowed: mlp"
-    assert finish(refused) == (1, "", f"error: {message}\n")
-    code, out, err = finish(scored)
+    command = [python, ROOT / "bin/evaluate", f"--run_dir={run_dir}"]
+    code, out, err = finish(start([*command, "--head=linear"], tmp_path))
+    assert (code, out, err[:7]) == (1, "", "error: ")
+    assert [part for part in (str(run_dir), "End-to-End", "linear", "mlp") if part not in err] == []
+    code, out, err = finish(start([*command, "--write_psv=psv"], tmp_path))
     assert code == 0, err
     result = json.loads((run_dir / "evaluations" / "sepsis-mlp.json").read_text())
-    assert f"sepsis-mlp on test, best epoch {record(run_dir)['best_epoch']} of " in out
+    assert f"sepsis-mlp on test, best epoch {run_record(run_dir)['best_epoch']} of " in out
     low, high = result["intervals"]["auroc"]
     assert f"  auroc       {100 * result['metrics']['auroc']:8.2f}   [{100 * low:.2f}, {100 * high:.2f}]\n" in out
     assert "stopped by budget" not in out

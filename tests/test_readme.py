@@ -1,9 +1,10 @@
-"""The README: its Python blocks run as they are, its commands are those of the programs, its tables are what results/ says."""
+"""The README: its Python blocks run as they are, its commands are those of the programs, its tables come from results/."""
 
 import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
@@ -14,8 +15,8 @@ import tensorflow as tf
 from benchmarks.serve import export_untrained
 from ncl_tf.data import Cohort
 from ncl_tf.reporting import readme
+from processes import ROOT, finish, start
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -66,7 +67,7 @@ def test_rest_call_is_what_the_signature_takes(folder):
     assert answer["probabilities"].shape == (2, 2)
 
 
-def test_table_example_prepares(tmp_path):
+def test_table_example_prepares(tmp_path, python):
     """The worked example: its schema describes its table (here with enough stays to split)."""
     (schema,), (table,) = blocks("toml"), blocks("csv")
     header, *rows = table.strip().split("\n")
@@ -75,15 +76,9 @@ def test_table_example_prepares(tmp_path):
     (tmp_path / "hourly.csv").write_text("\n".join([header, *stays]) + "\n")
     (tmp_path / "schema.toml").write_text(schema)
     (command,) = re.findall(r"bin/prepare table .*", TEXT)
-    done = subprocess.run(
-        [sys.executable, ROOT / command.split()[0], *command.split()[1:]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "6 columns, the first 2 static" in done.stdout
+    code, out, err = finish(start([python, ROOT / command.split()[0], *command.split()[1:]], tmp_path))
+    assert code == 0, err
+    assert "6 columns, the first 2 static" in out
 
 
 PROGRAM = r"(?<![\w/])(bin/\w+)"
@@ -106,46 +101,46 @@ def test_commands_have_flags_and_files_of_the_project(command):
     assert all((ROOT / path).exists() for path in re.findall(r"gin/[\w/]+\.gin", command))
 
 
-def test_own_neighborhood_trains_and_is_judged(folder, ward_cohort):
+def test_own_neighborhood_is_trained_and_evaluated(folder, python):
     (block,) = [block for block in blocks("python") if "SameHourOfStay" in block]
     (folder / "my_neighborhood.py").write_text(block)
     (commands,) = [block for block in blocks("bash") if "my_neighborhood" in block]
     train, evaluate = (
-        re.sub(r"\\\n", "", commands).strip().replace("bin/", f"{sys.executable} {ROOT}/bin/").splitlines()
+        re.sub(r"\\\n", "", commands).strip().replace("bin/", f"{python} {ROOT}/bin/").splitlines()
     )
     small = "--gin_param='encoder.dilations = (1,)' --gin_param='encoder.filters = 8' --gin_param='augmentation.layers = ()'"
     for command in (f"{train} {small}", f"{evaluate} --gin_param='protocol.max_epochs = 1'"):
-        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        code, _, err = finish(start(shlex.split(command), folder))
+        assert code == 0, err
     assert "SameHourOfStay" in (folder / "runs/same_hour/config.gin").read_text()
     assert (folder / "runs/same_hour/evaluations/sepsis-mlp.json").exists()
 
 
-def test_tables_are_what_results_say():
+def test_tables_are_made_from_results():
     made = re.findall(r"<!-- (\w+): made by `make tables`[^>]*-->\n\|", TEXT)
     assert made == ["physionet2019_laptop", "limited_labels_physionet2019_laptop", "benchmarks"]
     assert readme.build(TEXT, ROOT / "results") == TEXT
 
 
-def check_origin(told: dict) -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+\+[0-9a-f]{12}", told["code_version"])  # of committed code
-    assert {"python", "tensorflow", "keras", "keras-tcn"} <= told["versions"].keys()
-    assert told["machine"].keys() == {"system", "processor", "cores"}
+def check_origin(record: dict) -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+\+[0-9a-f]{12}", record["code_version"])  # of committed code
+    assert {"python", "tensorflow", "keras", "keras-tcn"} <= record["versions"].keys()
+    assert record["machine"].keys() == {"system", "processor", "cores"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.stem)
-def test_every_benchmark_tells_where_it_comes_from(path):
-    told = json.loads(path.read_text(encoding="utf-8"))
-    check_origin(told)
-    assert told["rows"]
+def test_every_benchmark_records_where_it_comes_from(path):
+    record = json.loads(path.read_text(encoding="utf-8"))
+    check_origin(record)
+    assert record["rows"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*/**/*.json")), ids=lambda path: path.stem)
-def test_every_result_tells_where_it_comes_from(path):
+def test_every_result_records_where_it_comes_from(path):
     result = json.loads(path.read_text(encoding="utf-8"))
     run = result["run"]
-    for told in (run, *run.get("continued", []), *([result] if "metrics" in result else [])):
-        check_origin(told)
+    for record in (run, *run.get("continued", []), *([result] if "metrics" in result else [])):
+        check_origin(record)
     assert result["config"]["seed"] == str(run["seed"])
     assert result["config"]["budget"] == repr(run["budget"])
     assert re.fullmatch("[0-9a-f]{64}", run["cohort_checksum"])

@@ -1,0 +1,174 @@
+"""The rules of the house that a parser can check: sizes, names, who reads which files, no private APIs, links that work."""
+
+import ast
+import collections
+import functools
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from processes import ROOT
+
+MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 300, 60
+RUN_FILES = ("run.json", "metrics.jsonl", "config.gin", "plan.json")
+INTERFACES = {"read_stays", "draw_stays"}  # of modules that stand for one another, a source of data each
+DOCUMENTED = {"_fields", "_replace", "_asdict", "_exit"}  # public names of named tuples and of `os`
+FOREIGN = ("keras", "tensorflow", "gin", "ray", "tcn")
+OPEN = {  # violations to be removed
+    "Contrast",
+    "Figure",
+    "Run",
+    "Samples",
+    "Training",
+    "build",
+    "describe",
+    "evaluations",
+    "load",
+    "ncl_tf/evaluation/evaluate.py: config.gin",
+    "ncl_tf/evaluation/evaluate.py: evaluate",
+    "ncl_tf/evaluation/evaluate.py: run.json",
+    "ncl_tf/networks/encoder.py: _path",
+    "ncl_tf/paper/executors.py",
+    "ncl_tf/paper/executors.py: _private",
+    "ncl_tf/paper/executors.py: run.json",
+    "ncl_tf/paper/plan.py",
+    "ncl_tf/paper/plan.py: plan.json",
+    "ncl_tf/paper/progress.py: config.gin",
+    "ncl_tf/paper/progress.py: run.json",
+    "ncl_tf/paper/results.py: run.json",
+    "ncl_tf/reporting/figures/sources.py: config.gin",
+    "ncl_tf/reporting/figures/sources.py: metrics.jsonl",
+    "ncl_tf/reporting/figures/sources.py: plan.json",
+    "ncl_tf/reporting/figures/sources.py: run.json",
+    "ncl_tf/reporting/figures/sources.py: runs/*/run.json",
+    "ncl_tf/reporting/report/sources.py: */run.json",
+    "ncl_tf/reporting/report/sources.py: config.gin",
+    "ncl_tf/reporting/report/sources.py: plan.json",
+    "ncl_tf/reporting/report/sources.py: run.json",
+    "ncl_tf/serving/export.py: run.json",
+    "ncl_tf/training/config.py: _FILE_READERS",
+    "ncl_tf/training/config.py: _REGISTRY",
+    "ncl_tf/training/config.py: _selector_map",
+    "ncl_tf/training/distribution.py: _check_health_initial_timeout",
+    "ncl_tf/training/trainer.py: train",
+    "neighborhood_contrastive_loss",
+    "on_grid",
+    "read",
+    "read_labels",
+    "read_result",
+    "reliability",
+    "section",
+    "show",
+    "write",
+}
+
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    """Parse all programs and modules, tests aside, by path."""
+    paths = [path for folder in ("ncl_tf", "data_prep", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    paths += [path for path in (ROOT / "bin").iterdir() if path.is_file()]
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(paths)}
+
+
+def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
+    for path, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, kinds):
+                yield path, node
+
+
+def texts() -> list[pathlib.Path]:
+    """List all Markdown files."""
+    return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
+
+
+def test_modules_and_functions_are_short() -> None:
+    long = {path for path in modules() if len((ROOT / path).read_text().splitlines()) > MOST_LINES_OF_A_MODULE}
+    long |= {
+        f"{path}: {node.name}"
+        for path, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
+        if node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    }
+    assert long - OPEN == set()
+
+
+def test_a_public_name_exists_once() -> None:
+    places = collections.defaultdict(list)
+    for path, tree in modules().items():
+        for node in tree.body:
+            if path.startswith("ncl_tf/") and isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_":
+                places[node.name].append(path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in INTERFACES | OPEN} == {}
+
+
+def test_only_the_run_store_names_its_files() -> None:
+    named = {
+        f"{path}: {node.value}"
+        for path, node in nodes(ast.Constant)
+        if not path.startswith("ncl_tf/runs/") and str(node.value).rsplit("/")[-1] in RUN_FILES
+    }
+    assert named - OPEN == set()
+
+
+def private_names(tree: ast.Module) -> Iterator[str]:
+    """Yield private names that other packages own: of imports, and attributes that `tree` never sets."""
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            own.add(node.attr)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            names = [node.attr]
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            of = (getattr(node, "module", "") or "").split(".")
+            names = [part for alias in node.names for part in (*of, *alias.name.split("."))]
+            names = names if set(names) & set(FOREIGN) else []
+        else:
+            continue
+        yield from (name for name in names if re.match("_[A-Za-z]", name) and name not in own | DOCUMENTED)
+
+
+def test_private_names_of_other_packages_are_used_in_one_file() -> None:
+    used = {
+        f"{path}: {name}"
+        for path, tree in modules().items()
+        if path != "ncl_tf/compat.py"
+        for name in private_names(tree)
+    }
+    assert used - OPEN == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import gin\ngin.config._REGISTRY\ngin.config._parse()", ["_REGISTRY", "_parse"]),
+        ("from ray._private.services import x", ["_private"]),
+        ("def f(variable):\n    return variable._path", ["_path"]),
+        ("class A:\n    def f(self, other):\n        self._x = 1\n        return other._x", []),
+    ],
+)
+def test_private_names_are_seen(code: str, expected: list[str]) -> None:
+    assert sorted(private_names(ast.parse(code))) == expected
+
+
+@pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_exist(path: pathlib.Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
+    places = [link.split("#")[0] for link in links if not link.startswith(("http://", "https://", "#", "mailto:"))]
+    assert [place for place in places if not (path.parent / place).exists()] == []
+
+
+def test_the_run_store_needs_no_tensorflow() -> None:
+    code = (
+        "import importlib, pkgutil, sys, ncl_tf.runs\n"
+        "for module in pkgutil.walk_packages(ncl_tf.runs.__path__, 'ncl_tf.runs.'): importlib.import_module(module.name)\n"
+        "print([name for name in ('tensorflow', 'keras', 'gin', 'tcn', 'ray') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

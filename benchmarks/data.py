@@ -12,10 +12,11 @@ import numpy as np
 from benchmarks.measure import Row, interleaved, worker_environment
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.simulator.ward import write_ward
-from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 
 BATCH, BATCHES = 2048, 200
+HISTORY = 48  # hours, as in the paper
 SIMULATED_STAYS = 2000
 
 # Runs a preparation in a process of its own and prints its peak memory.
@@ -57,7 +58,7 @@ def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence
 
 def windows(split: SplitData) -> Row:
     """Windows per second from the pipeline, and from a plain loop over numpy slices."""
-    pipeline = iter(Windows(split).training(BATCH, seed=1))
+    pipeline = iter(Windows(split, HISTORY).training(BATCH, seed=1))
     rows = np.random.default_rng(1).integers(len(split.data), size=BATCH)
 
     def from_pipeline() -> None:

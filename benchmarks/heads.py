@@ -15,7 +15,7 @@ from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
-from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.heads import Samples, embedder, epoch_function, predictor
 from ncl_tf.networks import HEADS
 from ncl_tf.networks.encoder import Encoder
@@ -34,8 +34,8 @@ def evaluate(path: str | None) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         cohort = Cohort(path) if path else simulated(pathlib.Path(folder))
         encoder = Encoder(cohort.static_columns)
-        encoder.build((None, HISTORY, len(cohort.columns)))
-        windows = {split: Windows(cohort[split]) for split in ("train", "val")}
+        encoder.build((None, encoder.history, len(cohort.columns)))
+        windows = {split: Windows(cohort[split], encoder.history) for split in ("train", "val")}
         began = time.perf_counter()
         embed = embedder(encoder)
         embeddings = {split: embed(windows[split]) for split in windows}

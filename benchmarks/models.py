@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from benchmarks.measure import Row, in_own_processes
 from ncl_tf.data import augmentations
-from ncl_tf.data.windows import HISTORY
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.methods.supervised import CrossEntropy
 from ncl_tf.networks.encoder import Encoder, Projector
@@ -20,6 +19,7 @@ from ncl_tf.networks.fast.pieces import means_in_pieces
 from ncl_tf.objective.neighborhoods import Attributes, Neighborhood, SameLabel, SameStayWithin
 from ncl_tf.training import factories
 
+HISTORY = 48  # hours, the paper's
 COLUMNS, STATIC = 40, 5  # PhysioNet 2019
 BATCH, QUEUE = 2048, 65536  # the paper's
 STAYS, HOURS = 25813, 38  # training stays and mean hours of a stay in PhysioNet 2019

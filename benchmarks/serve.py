@@ -28,7 +28,7 @@ def serve(sources: Sequence[str]) -> list[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         name, stays = _prepare(sources, folder)
-        call = f"import json; from ncl_tf.benchmarks import serve; print(json.dumps(serve.%s({str(folder)!r})))"
+        call = f"import json; from benchmarks import serve; print(json.dumps(serve.%s({str(folder)!r})))"
         rows = [
             json.loads(
                 subprocess.run([sys.executable, "-c", call % function], stdout=-1, check=True).stdout.splitlines()[-1]
@@ -112,14 +112,13 @@ def _prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, int]:
 
 def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
     """An untrained classifier, of the paper's size where `settings` of the encoder do not say otherwise."""
-    from ncl_tf.data.windows import HISTORY
     from ncl_tf.methods.supervised import Classifier
     from ncl_tf.networks.encoder import Encoder
     from ncl_tf.networks.heads import make_head
     from ncl_tf.serving.export import export_classifier
 
     classifier = Classifier(Encoder(cohort.static_columns, **settings), make_head("mlp", 2), 0, np.ones(2, np.float32))
-    classifier.build((None, HISTORY, len(cohort.columns)))
+    classifier.build((None, classifier.window_hours, len(cohort.columns)))
     evaluation = dict.fromkeys(("name", "best_epoch"), "none: untrained") | {
         "protocol": {},
         "question": {"task": cohort.tasks[0].name, "split": "test"},

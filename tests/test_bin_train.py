@@ -17,7 +17,7 @@ STEPS, REPORT_EVERY = 30, 10
 TINY = {
     "fast": False,
     "jit_compile": False,
-    "encoder.dilations": (1,),
+    "encoder.dilations": (24,),
     "encoder.filters": 8,
     "augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
     "batch_size": 64,

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ncl_tf import runs
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
@@ -94,11 +94,11 @@ def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward
 
     config.load([str(finished / "config.gin")], [])
     model = config.method()(cohort=data, seed=1111, fast=False)
-    model.build((None, HISTORY, len(data.columns)))
+    model.build((None, 48, len(data.columns)))
     assert runs.Run(finished).restore(model) == record["step"] == lines[-1]["step"]
     labels = data["val"].labels[:, 0].astype(int)
     rows = tf.range(len(labels))
-    windows = Windows(data["val"]).gather(rows)["window"]
+    windows = Windows(data["val"], 48).gather(rows)["window"]
     probabilities = model(windows).numpy()
     share = data["train"].labels[:, 0].mean()
     weights = np.array([0.5 / (1 - share), 0.5 / share])

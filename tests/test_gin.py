@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.data.windows import Windows
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWithin
 from ncl_tf.training import config, factories, plans, trainer
@@ -138,15 +138,15 @@ def test_learning_rate_is_the_papers() -> None:
 def test_a_papers_file_trains_two_steps(name: str, cohorts: dict[str, Cohort]) -> None:
     cohort = cohorts[name.split("/")[0]]
     files = (f"paper/{name}.gin", "budgets/smoke.gin")
-    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (1,), "encoder.filters": 8}), cohort)
+    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (24,), "encoder.filters": 8}), cohort)
 
 
 def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
     """Two steps change the networks and bring real keys into the queue; loss and weights stay finite."""
-    windows = Windows(cohort["train"])
+    windows = Windows(cohort["train"], 48)
     plans.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
-    model.build((None, HISTORY, len(cohort.columns)))
+    model.build((None, 48, len(cohort.columns)))
     before = [np.array(variable) for variable in model.trainable_variables]
     batches = windows.training(bound["batch_size"], bound["seed"])
     logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
@@ -223,7 +223,7 @@ def test_authors_code_flips_every_point(name: str, cohorts: dict[str, Cohort]) -
 def test_authors_code_trains_two_steps(cohorts: dict[str, Cohort]) -> None:
     cohort = cohorts["mimic3_benchmark"]
     files = ("paper/mimic3_benchmark/ncl_wy_decompensation.gin", "authors_code_joint.gin", "budgets/smoke.gin")
-    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (1,)}), cohort)
+    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (24,)}), cohort)
 
 
 # Every file

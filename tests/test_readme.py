@@ -108,7 +108,7 @@ def test_own_neighborhood_is_trained_and_evaluated(folder, python):
     train, evaluate = (
         re.sub(r"\\\n", "", commands).strip().replace("bin/", f"{python} {ROOT}/bin/").splitlines()
     )
-    small = "--gin_param='encoder.dilations = (1,)' --gin_param='encoder.filters = 8' --gin_param='augmentation.layers = ()'"
+    small = "--gin_param='encoder.dilations = (24,)' --gin_param='encoder.filters = 8' --gin_param='augmentation.layers = ()'"
     for command in (f"{train} {small}", f"{evaluate} --gin_param='protocol.max_epochs = 1'"):
         code, _, err = finish(start(shlex.split(command), folder))
         assert code == 0, err

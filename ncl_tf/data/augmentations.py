@@ -114,7 +114,7 @@ class HistoryCutout(keras.layers.Layer):
 
     Args:
         probability: that a sample is cut at all.
-        hours: how many; a window too short for it loses all hours but the last.
+        hours: how many, fewer than a window has.
     """
 
     def __init__(self, probability: float = 0.8, hours: int = 8, **kwargs) -> None:
@@ -124,13 +124,20 @@ class HistoryCutout(keras.layers.Layer):
             raise InputError(f"HistoryCutout: hours is {hours}; allowed: 1 or more")
         self.hours = hours
 
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Refuses windows [batch, hours, columns] in which nothing but the cutout would be left."""
+        if not self.hours < input_shape[1]:
+            raise InputError(
+                f"HistoryCutout: hours must be below those of a window, {input_shape[1]}, got {self.hours}; raise history, "
+                "or name augmentation.layers without 'cutout'"
+            )
+
     def call(self, windows: tf.Tensor, draws: Draws, observed: tf.Tensor | None = None) -> tf.Tensor:
         samples, length = tf.shape(windows)[0], windows.shape[1]
-        hours = min(self.hours, length - 1)
         applies = draws.stream(0).bernoulli([samples, 1], self.probability)
-        start = draws.stream(1).integers([samples, 1], 0, length - 1 - hours)
+        start = draws.stream(1).integers([samples, 1], 0, length - 1 - self.hours)
         hour = tf.range(length)
-        return _zero(windows, (applies & (start <= hour) & (hour < start + hours))[:, :, None])
+        return _zero(windows, (applies & (start <= hour) & (hour < start + self.hours))[:, :, None])
 
 
 class HistoryCrop(keras.layers.Layer):
@@ -240,6 +247,11 @@ class Augmentation(keras.layers.Layer):
         self.layers = list(layers)
         self.static_dropout = StaticDropout(static_rate)
         self.columns_apart = static_columns if augment_static == "dropout" else 0
+
+    def build(self, input_shape: Sequence[int | None]) -> None:
+        """Builds the layers for windows of shape [batch, hours, columns], which refuse those that they cannot augment."""
+        for layer in self.layers:
+            layer.build(input_shape)
 
     def call(self, windows: tf.Tensor, draws: Draws) -> tf.Tensor:
         """One view of each of the windows: [N, T, C] -> [N, T, C]."""

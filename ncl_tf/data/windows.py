@@ -1,4 +1,4 @@
-"""From a split to batches of windows: the last 48 hours before each sample, gathered in the graph from one table."""
+"""From a split to batches of windows: the hours up to each sample, gathered in the graph from one table."""
 
 import ncl_tf.quiet  # noqa: F401, I001 - before TensorFlow
 
@@ -7,8 +7,6 @@ import tensorflow as tf
 
 from ncl_tf.data.cohort import SplitData
 from ncl_tf.errors import InputError
-
-HISTORY = 48  # hours, t_h in the paper
 
 Batch = dict[str, tf.Tensor]  # tensors by name, as `Windows` and its `stretches` say
 
@@ -20,10 +18,10 @@ class Windows:
     int32 (since the stay's first row) and `label` [N, tasks] int32 (the class; -1 where unlabelled).
     """
 
-    def __init__(self, split: SplitData, history: int = HISTORY, part: tuple[int, int] = (0, 1)) -> None:
+    def __init__(self, split: SplitData, history: int, part: tuple[int, int] = (0, 1)) -> None:
         """Takes the prepared hours, the length of a window in hours, and which part of every batch to make, of how many."""
         if history < 1:
-            raise InputError(f"history {history}: a window has at least one hour")
+            raise InputError(f"history must be 1 hour or more, got {history}")
         self.history, self._part = history, part
         self.hours = len(split.data)
         with tf.device("CPU"):
@@ -133,7 +131,7 @@ def share_of(values: tf.Tensor, part: int, parts: int) -> tf.Tensor:
     return values[part * size // parts : (part + 1) * size // parts]
 
 
-def every_window(rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:
+def every_window(rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.Tensor:
     """The window that ends with each hour of whole stays: rows [N, C], hours since the stay's first [N] -> [N, history, C]."""
     back = tf.range(history - 1, -1, -1)
     steps = tf.range(1, tf.shape(rows)[0] + 1)[:, None] - back

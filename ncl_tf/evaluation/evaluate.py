@@ -158,7 +158,7 @@ def answer(judge: Evaluator, question: EvaluationSettings, run: Run, model: kera
         curve = [{name: line[name] for name in ("loss", "val_loss")} for line in run.reports()]
         return judge.scored(model, FitResult(run.record["best_epoch"], curve))
     if question.features != "representation":
-        return judge.raw(question.features, question.head)
+        return judge.raw(question.features, question.head, model.encoder.history)
     if question.fine_tune:
         return judge.fine_tuned(model.encoder, question.head)
     return judge.frozen(model.encoder, question.head)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.windows import HISTORY, Windows
+from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.heads import FitResult, Progress, Samples, embedder, fit, no_progress, predictor
@@ -70,30 +70,30 @@ class Evaluator:
 
         def features(split: str) -> np.ndarray:
             if split not in embedded:
-                embedded[split] = embed(Windows(self.cohort[split]))
+                embedded[split] = embed(Windows(self.cohort[split], encoder.history))
             return embedded[split]
 
         made, fitted = self._fit_head(head, features, encoder.merge.units)
         classifier = self._classifier(encoder, made)
         return TrainedClassifier(classifier, fitted, lambda split: self._predict(made, features(split)))
 
-    def raw(self, features: str, head: str) -> TrainedClassifier:
-        """A head on raw inputs: the last hour's columns, or the whole window flattened. Sanity baselines."""
+    def raw(self, features: str, head: str, history: int) -> TrainedClassifier:
+        """A head on raw inputs: the last hour's columns, or a window of `history` hours flattened. Sanity baselines."""
         if features == "last_hour":
             made, fitted = self._fit_head(head, lambda split: self.cohort[split].data, len(self.cohort.columns))
             return TrainedClassifier(made, fitted, lambda split: self._predict(made, self.cohort[split].data))
         flat = keras.Sequential([keras.layers.Flatten(), make_head(head, self.task.classes)])
-        return self._fit_on_windows(flat, self.protocol.rates[head])
+        return self._fit_on_windows(flat, history, self.protocol.rates[head])
 
     def fine_tuned(self, encoder: Encoder, head: str) -> TrainedClassifier:
         """A new head and the encoder, trained together."""
         classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
         rate, cap = self.protocol.fine_tune_rate, self.protocol.max_minutes
-        return self._fit_on_windows(classifier, rate, cap)
+        return self._fit_on_windows(classifier, encoder.history, rate, cap)
 
     def scored(self, classifier: Classifier, fitted: FitResult) -> TrainedClassifier:
         """An End-to-End run as it is; nothing is trained."""
-        return TrainedClassifier(classifier, fitted, self._predict_windows(classifier))
+        return TrainedClassifier(classifier, fitted, self._predict_windows(classifier, classifier.encoder.history))
 
     def labelled(self, split: str) -> tuple[np.ndarray, np.ndarray]:
         """Rows [H] and classes [H] of a split's labelled hours, which must be of two classes and several stays."""
@@ -137,14 +137,14 @@ class Evaluator:
 
     def _classifier(self, encoder: Encoder, head: keras.Model) -> Classifier:
         classifier = Classifier(encoder, head, self.position, self.weights, self.seed)
-        classifier.build((None, HISTORY, len(self.cohort.columns)))
+        classifier.build((None, encoder.history, len(self.cohort.columns)))
         return classifier
 
     def _labelled(self, split: str) -> np.ndarray:
         return self.training_rows if split == "train" else labelled_rows(self.cohort[split], self.position)
 
-    def _windows(self, split: str, rows: np.ndarray) -> Samples:
-        windows = Windows(self.cohort[split])
+    def _windows(self, split: str, history: int, rows: np.ndarray) -> Samples:
+        windows = Windows(self.cohort[split], history)
         classes = self.cohort[split].classes[rows, self.position]
         return Samples(lambda chosen: windows.gather(chosen)["window"], rows.astype(np.int32), classes)
 
@@ -152,9 +152,9 @@ class Evaluator:
         everything = np.arange(len(features))
         return predictor(head, Samples.from_array(features, np.zeros(len(features), np.int32), everything))()
 
-    def _predict_windows(self, classifier: keras.Model) -> Callable[[str], np.ndarray]:
+    def _predict_windows(self, classifier: keras.Model, history: int) -> Callable[[str], np.ndarray]:
         def predict(split: str) -> np.ndarray:
-            everything = self._windows(split, np.arange(len(self.cohort[split].data)))
+            everything = self._windows(split, history, np.arange(len(self.cohort[split].data)))
             return predictor(classifier, everything, progress=self.progress)()
 
         return predict
@@ -168,13 +168,13 @@ class Evaluator:
         return head, self._fit(head, *samples, self.protocol.rates[kind])
 
     def _fit_on_windows(
-        self, classifier: keras.Model, rate: float, max_minutes: float | None = None
+        self, classifier: keras.Model, history: int, rate: float, max_minutes: float | None = None
     ) -> TrainedClassifier:
         keras.utils.set_random_seed(self.seed)
-        classifier(tf.zeros([1, HISTORY, len(self.cohort.columns)]))  # creates the weights of a flat baseline
-        samples = [self._windows(split, self._labelled(split)) for split in ("train", "val")]
+        classifier(tf.zeros([1, history, len(self.cohort.columns)]))  # creates the weights of a flat baseline
+        samples = [self._windows(split, history, self._labelled(split)) for split in ("train", "val")]
         fitted = self._fit(classifier, *samples, rate, max_minutes)
-        return TrainedClassifier(classifier, fitted, self._predict_windows(classifier))
+        return TrainedClassifier(classifier, fitted, self._predict_windows(classifier, history))
 
     def _fit(
         self,

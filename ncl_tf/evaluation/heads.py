@@ -55,13 +55,13 @@ def embedder(
     """
 
     @tf.function(jit_compile=True, autograph=False)
-    def represent(rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.Tensor:
-        return encoder.stays(rows, hour, history)[history - 1 :]
+    def represent(rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
+        return encoder.stays(rows, hour)[encoder.history - 1 :]
 
     def embed(windows: Windows) -> np.ndarray:
         starts = progress(range(0, windows.hours, batch_size), "embedding")
         stretches = (windows.stretch(tf.constant(start), batch_size) for start in starts)
-        return np.concatenate([represent(*stretch, windows.history) for stretch in stretches])[: windows.hours]
+        return np.concatenate([represent(*stretch) for stretch in stretches])[: windows.hours]
 
     return embed
 

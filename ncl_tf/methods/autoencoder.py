@@ -29,7 +29,7 @@ class Autoencoder(Method):
 
     Args:
         encoder: f_e, without normalisation to the unit sphere and without static dropout.
-        decoder: of `decoder.hours` hours, 48 in the paper.
+        decoder: of as many hours as the encoder's history, 48 in the paper.
         forecast: windows are twice as long; the first half is encoded, the second one reconstructed.
         all_samples: forecasts are also learnt from windows whose first half lies before the stay, as in the authors' code.
         seed: of the order of samples.
@@ -48,17 +48,17 @@ class Autoencoder(Method):
         super().__init__(encoder, Reconstruction, seed, name)
         if encoder.static_dropout.rate:
             raise InputError(f"{name}: the encoder's static_dropout is {encoder.static_dropout.rate}; allowed: 0")
-        if encoder.static_columns != decoder.static_columns:
+        if (decoder.static_columns, decoder.hours) != (encoder.static_columns, encoder.history):
             raise InputError(
-                f"{name}: the decoder has {decoder.static_columns} static columns; allowed: {encoder.static_columns}, "
-                "as in the encoder"
+                f"{name}: the decoder must have the encoder's {encoder.static_columns} static columns and "
+                f"{encoder.history} hours, got {decoder.static_columns} and {decoder.hours}"
             )
         self.decoder, self.forecast, self.all_samples = decoder, forecast, all_samples
 
     @property
     def window_hours(self) -> int:
-        """Length of the windows that it is trained on."""
-        return self.decoder.hours * (2 if self.forecast else 1)
+        """Length of the windows that it is trained on; a forecast's are twice as long as the encoder's history."""
+        return self.encoder.history * (2 if self.forecast else 1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates all variables for windows of shape [batch, window_hours, columns]; the first step does it, too."""

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.cohort import SplitData
-from ncl_tf.data.windows import HISTORY, Batch
+from ncl_tf.data.windows import Batch
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.fast.pieces import means_in_pieces
 
@@ -45,12 +45,10 @@ class Method(keras.Model):
         name: first part of the variables' paths.
 
     Attributes:
-        window_hours: length of the windows that it is trained on.
         early_stopping: how long it is trained, if its validation loss decides; None: a given number of steps.
         queue_size, keys_per_sample: keys that are kept, and enqueued for each sample; 0 for methods without a queue.
     """
 
-    window_hours: int = HISTORY
     early_stopping: EarlyStopping | None = None
     queue_size: int = 0
     keys_per_sample: int = 0
@@ -59,6 +57,11 @@ class Method(keras.Model):
         super().__init__(name=name)
         self.encoder, self.seed = encoder, seed
         self.terms = {field: keras.metrics.Mean(name=field) for field in terms._fields}
+
+    @property
+    def window_hours(self) -> int:
+        """Length of the windows that it is trained on: the encoder's history, unless a method needs more."""
+        return self.encoder.history
 
     def compute_step(self, batch: Batch, training: bool) -> Step:
         """The objective's terms of a batch."""

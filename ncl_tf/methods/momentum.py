@@ -99,6 +99,7 @@ class MomentumContrast(Method):
                 f"{self.name}: cannot be built from a whole batch; call build((None, hours, columns)), under a "
                 "distribution strategy within its scope, before fit"
             )
+        self.augmentation.build(input_shape)
         representation = (None, self.encoder.merge.units)
         for encoder, projector in self._networks:
             encoder.build(input_shape)

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.cohort import SplitData
-from ncl_tf.data.windows import HISTORY, Batch
+from ncl_tf.data.windows import Batch
 from ncl_tf.methods.base import Method, Step
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import cross_entropy
@@ -83,7 +83,7 @@ class Classifier(Method):
     def validation_step(self, batch: Batch) -> Step:
         """The same loss, on the labelled hours of a stretch of other data: a batch of one, of `Windows.stretches`."""
         classes = batch["label"][0, :, self.task]
-        representations = self.encoder.stays(batch["rows"][0], batch["hour"][0], HISTORY)[HISTORY - 1 :]
+        representations = self.encoder.stays(batch["rows"][0], batch["hour"][0])[self.encoder.history - 1 :]
         losses = cross_entropy(self.head(representations), tf.maximum(classes, 0), self.class_weights)
         samples = tf.math.count_nonzero(classes >= 0, dtype=losses.dtype)
         total = tf.reduce_sum(tf.where(classes >= 0, losses, 0))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from ncl_tf.data.windows import HISTORY
 from ncl_tf.errors import InputError
 from ncl_tf.networks.encoder import Encoder
 
@@ -37,8 +36,8 @@ class Decoder(keras.Model):
     Dense -> static values, and a sequence of one step -> as many blocks as the encoder has, dilations in reverse order, of
     two (transposed convolution -> LayerNormalization -> ReLU) -> the last `hours` steps.
 
-    The last steps are kept, as the last one is the window's last hour: the encoder's causal convolutions bring 63 steps
-    down to the last one, and of these the 48 hours of a window are the last, after zeros for the others.
+    The last steps are kept, as the last one is the window's last hour: with the paper's settings, the encoder's causal
+    convolutions bring 63 steps down to the last one, and of these the 48 hours of a window are the last.
 
     Args:
         static_columns, dynamic_columns: of a window, to be reconstructed.
@@ -53,7 +52,7 @@ class Decoder(keras.Model):
         self,
         static_columns: int,
         dynamic_columns: int,
-        hours: int = HISTORY,
+        hours: int = 48,
         filters: int = 64,
         kernel_size: int = 2,
         dilations: Sequence[int] = (1, 2, 4, 8, 16),
@@ -108,11 +107,12 @@ class Decoder(keras.Model):
 
 
 def mirror(encoder: Encoder, columns: int, linear_output: bool = True) -> Decoder:
-    """The decoder with the encoder's filters, kernel and blocks, for windows of that many columns."""
+    """The decoder with the encoder's history, filters, kernel and blocks, for windows of that many columns."""
     tcn = encoder.tcn
     return Decoder(
         encoder.static_columns,
         columns - encoder.static_columns,
+        encoder.history,
         filters=tcn.nb_filters,
         kernel_size=tcn.kernel_size,
         dilations=tuple(tcn.dilations) * tcn.nb_stacks,

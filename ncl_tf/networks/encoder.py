@@ -7,7 +7,7 @@ import tensorflow as tf
 from tcn import TCN
 
 from ncl_tf.data.augmentations import Draws, StaticDropout
-from ncl_tf.data.windows import HISTORY, every_window
+from ncl_tf.data.windows import every_window
 from ncl_tf.errors import InputError
 from ncl_tf.networks.fast.encoder import last_step, supports
 from ncl_tf.networks.fast.pieces import map_in_pieces
@@ -27,6 +27,7 @@ class Encoder(keras.Model):
 
     Args:
         static_columns: how many columns of a window, the first ones, hold static values.
+        history: hours of a window, t_h in the paper; the TCN has to reach its first hour.
         size: of the representation.
         filters: of each convolution.
         kernel_size: of each convolution, in hours before dilation.
@@ -43,6 +44,7 @@ class Encoder(keras.Model):
     def __init__(
         self,
         static_columns: int,
+        history: int = 48,
         size: int = 64,
         filters: int = 64,
         kernel_size: int = 2,
@@ -62,7 +64,16 @@ class Encoder(keras.Model):
                 raise InputError(f"Encoder: {what} is {value}; allowed: 1 or more")
         if not dilations or not all(isinstance(dilation, int) and dilation >= 1 for dilation in dilations):
             raise InputError(f"Encoder: dilations is {dilations}; allowed: one or more whole numbers, 1 or more")
-        self.static_columns = static_columns
+        if not history >= 2:
+            raise InputError(f"Encoder: history must be 2 hours or more, got {history}")
+        reach = 1 + 2 * (kernel_size - 1) * sum(dilations) * stacks
+        if reach < history:
+            raise InputError(
+                f"Encoder: the convolutions must reach the whole history, got dilations {tuple(dilations)}, kernel_size "
+                f"{kernel_size}, stacks {stacks}, which reach {reach} hours, while history is {history}; raise one of "
+                "them, or lower history"
+            )
+        self.static_columns, self.history = static_columns, history
         self.normalize = normalize
         self.fast = fast
         self.static_dropout = StaticDropout(static_dropout, name="static_dropout")
@@ -113,21 +124,20 @@ class Encoder(keras.Model):
         static = windows[:, -1:, : self.static_columns]
         return self._represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
 
-    def stays(self, rows: tf.Tensor, hour: tf.Tensor, history: int = HISTORY) -> tf.Tensor:
+    def stays(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
         """Represents every hour of whole stays by the window that ends with it.
 
         Args:
             rows: [N, C], the prepared hours of any number of stays, stay after stay.
             hour: [N] int32, hours since the stay's first row.
-            history: hours of a window.
 
         Returns:
             [N, size], what `call` gives for the windows; fast, hours that windows have in common are computed once.
         """
         if not (self.fast and supports(self.tcn)):
-            return self(every_window(rows, hour, history))
+            return self(every_window(rows, hour, self.history))
         static, dynamic = rows[:, : self.static_columns], rows[:, self.static_columns :]
-        return self._represent(last_steps(self.tcn, dynamic, hour, history), static)
+        return self._represent(last_steps(self.tcn, dynamic, hour, self.history), static)
 
     def _last_step(self, windows: tf.Tensor) -> tf.Tensor:
         """The TCN's output at the last hour: [B, T, C] -> [B, filters]."""

@@ -5,7 +5,6 @@ from typing import Any
 
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.declaration import Channel, Task
-from ncl_tf.data.windows import HISTORY
 from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.runs import environment
 
@@ -37,6 +36,7 @@ static = np.full([1, {static}], np.nan, np.float32)
 
 def describe(
     cohort: Cohort,
+    history: int,
     signatures: list[str],
     config: dict[str, str],
     run: dict[str, Any],
@@ -46,6 +46,7 @@ def describe(
 
     Args:
         cohort: that the model was trained on.
+        history: hours of a window.
         signatures: names of the SavedModel's functions.
         config: the run's bindings.
         run: the run's record; seed, budget, steps are kept of it.
@@ -63,7 +64,7 @@ def describe(
         "kind": "classifier" if evaluation else "encoder",
         "intended_use": INTENDED_USE,
         "signatures": signatures,
-        "inputs": {"windows": {"hours": HISTORY, "columns": cohort.columns}, **names},
+        "inputs": {"windows": {"hours": history, "columns": cohort.columns}, **names},
         "task": {**dataclasses.asdict(task), "classes": class_names(task)} if task else None,
         "preprocessor": cohort.preprocessor.to_json() if raw else None,
         "data": {
@@ -154,7 +155,7 @@ def _functions(card: dict[str, Any]) -> str:
     }
     if values is not None:
         rows = f"raw `values` [%s, {len(values)}] and `static` [%s, {len(static)}]"
-        state = f"`state` [B, {HISTORY - 1}, {len(static) + len(values)}]"
+        state = f"`state` [B, {windows['hours'] - 1}, {len(static) + len(values)}]"
         texts |= {
             "score_stay": f"{rows % ('T', '1 to T')} of one stay -> `probabilities` of its T hours",
             "score_stays": f"{rows % ('N', 'N')} of many stays stacked, `lengths` [stays] -> `probabilities` [N, ...]",

@@ -27,7 +27,7 @@ def export_encoder(
 ) -> None:
     """Writes an encoder, with the function `embed`; arguments as of `ncl_tf.serving.card.describe`."""
     functions = EncoderFunctions(encoder, len(cohort.columns))
-    _write(folder, functions, [encoder], describe(cohort, list(functions.signatures), config, run, None))
+    _write(folder, functions, [encoder], describe(cohort, encoder.history, list(functions.signatures), config, run, None))
 
 
 def export_classifier(
@@ -46,7 +46,8 @@ def export_classifier(
     """
     raw = None if cohort.preprocessor is None else RawPreprocessor(cohort.preprocessor)
     functions = ClassifierFunctions(classifier, len(cohort.columns), raw)
-    card = describe(cohort, list(functions.signatures), evaluation["config"], run, evaluation)
+    history, names = classifier.encoder.history, list(functions.signatures)
+    card = describe(cohort, history, names, evaluation["config"], run, evaluation)
     _write(folder, functions, [classifier, *([raw] if raw else [])], card)
 
 

@@ -43,12 +43,14 @@ class Model:
 
     Attributes:
         card: the content of model.json.
+        history: hours of a window.
         preprocessor: of the raw channels; None if the training cohort had none.
     """
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self.folder = pathlib.Path(folder)
         self.card = read_card(self.folder)
+        self.history: int = self.card["inputs"]["windows"]["hours"]
         saved = self.card["preprocessor"]
         self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
         try:
@@ -63,11 +65,11 @@ class Model:
         return f"<{self.card['kind']} of {self.card['data']['dataset']}{task}: {', '.join(self.card['signatures'])}>"
 
     def embed(self, windows: Any) -> np.ndarray:
-        """Prepared windows [B, 48, C] -> representations [B, size]."""
+        """Prepared windows [B, history, C] -> representations [B, size]."""
         return self.call("embed", self._checked(windows))["representations"].numpy()
 
     def predict(self, windows: Any) -> np.ndarray:
-        """Prepared windows [B, 48, C] -> class probabilities [B, K]."""
+        """Prepared windows [B, history, C] -> class probabilities [B, K]."""
         return self.call("predict", self._checked(windows))["probabilities"].numpy()
 
     def score(self, rows: Any, static: Any = None) -> np.ndarray:
@@ -122,10 +124,10 @@ class Model:
             raise InputError(refused[1]) from error  # by the graph's own checks
 
     def _checked(self, windows: Any) -> Any:
-        hours, columns = self.card["inputs"]["windows"].values()
+        columns = self.card["inputs"]["windows"]["columns"]
         shape = np.shape(windows)
-        if len(shape) != 3 or shape[1:] != (hours, len(columns)):
-            expected = f"[samples, {hours}, {len(columns)}]: {', '.join(columns)}"
+        if len(shape) != 3 or shape[1:] != (self.history, len(columns)):
+            expected = f"[samples, {self.history}, {len(columns)}]: {', '.join(columns)}"
             raise InputError(f"the windows have shape {list(shape)}; expected are {expected}")
         return windows if tf.is_tensor(windows) else floats(windows, "the windows")
 
@@ -134,12 +136,11 @@ class Stream:
     """One patient, hour by hour.
 
     Attributes:
-        state: [1, 47, R] float32, all that is remembered; `model.stream(state=...)` goes on from it.
+        state: [1, history - 1, R] float32, all that is remembered; `model.stream(state=...)` goes on from it.
     """
 
     def __init__(self, model: Model, static: Any, state: Any) -> None:
-        hours = model.card["inputs"]["windows"]["hours"]
-        empty = np.full((1, hours - 1, len(model.rows.names)), np.nan, np.float32)
+        empty = np.full((1, model.history - 1, len(model.rows.names)), np.nan, np.float32)
         self.state = empty if state is None else floats(state, "the state")
         if self.state.shape != empty.shape:
             raise InputError(f"the state has shape {list(self.state.shape)}; expected is {list(empty.shape)}")

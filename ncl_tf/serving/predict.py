@@ -67,7 +67,7 @@ def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[i
         )
     data = cohort[split]
     batches = []
-    for batch in Windows(data).sequential(BATCH // 8):  # windows take more memory than hours
+    for batch in Windows(data, model.history).sequential(BATCH // 8):  # windows take more memory than hours
         batches.append(model.predict(batch["window"]))
         progress(len(batches[-1]))
     return Scores(data.stay_names, data.lengths, data.hour, np.concatenate(batches))

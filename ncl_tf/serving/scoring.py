@@ -1,14 +1,13 @@
 """The functions of an exported model, as TensorFlow graphs: from prepared windows, from raw stays, and hour by hour.
 
-The state that follows a patient is a plain tensor [HISTORY - 1, R]: the last 47 hours of raw values, forward filled, NaN where
-nothing is known yet. An hour before the stay and one in which nothing is known prepare to the same zeros, so the empty state
-is all NaN and needs no count of hours.
+T is the model's history, 48 hours in the paper. The state that follows a patient is a plain tensor [T - 1, R]: the raw values of
+the last T - 1 hours, forward filled, NaN where nothing is known yet. An hour before the stay and one in which nothing is known
+prepare to the same zeros, so the empty state is all NaN and needs no count of hours.
 """
 
 import numpy as np
 import tensorflow as tf
 
-from ncl_tf.data.windows import HISTORY
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.serving.raw import RawPreprocessor
@@ -18,11 +17,11 @@ Specs = list[tf.TensorSpec]
 
 
 class EncoderFunctions:
-    """embed: prepared windows [B, 48, C] -> representations [B, size]."""
+    """embed: prepared windows [B, T, C] -> representations [B, size]."""
 
     def __init__(self, encoder: Encoder, columns: int) -> None:
         self.encoder = encoder
-        self.windows = tf.TensorSpec([None, HISTORY, columns], tf.float32, name="windows")
+        self.windows = tf.TensorSpec([None, encoder.history, columns], tf.float32, name="windows")
 
     @property
     def signatures(self) -> dict[str, Specs]:
@@ -59,7 +58,7 @@ class ClassifierFunctions(EncoderFunctions):
             tf.TensorSpec([None, static], tf.float32, name="static"),
         ]
         lengths = tf.TensorSpec([None], tf.int32, name="lengths")
-        state = tf.TensorSpec([None, HISTORY - 1, channels], tf.float32, name="state")
+        state = tf.TensorSpec([None, self.encoder.history - 1, channels], tf.float32, name="state")
         return {"score_stay": rows, "score_stays": [*rows, lengths], "score_next": [*rows, state], **prepared}
 
     def predict(self, windows: tf.Tensor) -> Outputs:
@@ -70,11 +69,11 @@ class ClassifierFunctions(EncoderFunctions):
         """Probabilities for every hour of one stay.
 
         Args:
-            values: [T, D] raw, NaN where not measured.
-            static: [H, S] raw, one row for what was known at admission, or up to T for what became known later.
+            values: [N, D] raw, NaN where not measured.
+            static: [H, S] raw, one row for what was known at admission, or up to N for what became known later.
 
         Returns:
-            probabilities [T, K].
+            probabilities [N, K].
         """
         hours, given = tf.shape(values)[0], tf.shape(static)[0]
         tf.debugging.assert_less_equal(given, tf.maximum(hours, 1), "static has more rows than values")
@@ -116,10 +115,10 @@ class ClassifierFunctions(EncoderFunctions):
         Args:
             values: [B, D] raw, NaN where not measured.
             static: [B, S] raw; NaN where unchanged.
-            state: [B, 47, R] what was returned an hour ago; all NaN at the first hour.
+            state: [B, T - 1, R] what was returned an hour ago; all NaN at the first hour.
 
         Returns:
-            probabilities [B, K], state [B, 47, R].
+            probabilities [B, K], state [B, T - 1, R].
         """
         row = tf.concat([static, values], axis=1)
         self.raw.check(row, state[:, -1])

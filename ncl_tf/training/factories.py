@@ -81,6 +81,7 @@ def encoder(
     static_columns: int,
     name: str,
     fast: bool,
+    history: int = 48,
     size: int = 64,
     filters: int = 64,
     kernel_size: int = 2,
@@ -92,6 +93,7 @@ def encoder(
     """The paper's encoder; see `ncl_tf.networks.encoder.Encoder`."""
     return Encoder(
         static_columns,
+        history,
         size,
         filters,
         kernel_size,

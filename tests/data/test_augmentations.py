@@ -125,11 +125,12 @@ def test_history_cutout(seed):
     np.testing.assert_array_equal(zeroed[zeroed.any(axis=1)], expected)
 
 
-@pytest.mark.parametrize("hours, cut", [(1, 0), (2, 1), (8, 7), (9, 8)])
-def test_history_cutout_of_short_windows_cuts_what_fits(hours, cut):
-    views = HistoryCutout(probability=1.0, hours=8)(np.ones((50, hours, 1), np.float32), draws=Draws(0, 0, 0)).numpy()
-    np.testing.assert_array_equal(views[:, -1], 1)
-    np.testing.assert_array_equal((views == 0).sum(axis=(1, 2)), cut)
+def test_history_cutout_leaves_the_last_hour_of_the_shortest_window_and_refuses_shorter_ones():
+    cutout = HistoryCutout(probability=1.0, hours=8)
+    views = cutout(np.ones((50, 9, 1), np.float32), draws=Draws(0, 0, 0)).numpy()
+    np.testing.assert_array_equal(views[:, :, 0], np.tile([0] * 8 + [1], (50, 1)))
+    with pytest.raises(InputError, match="below those of a window, 4, got 8"):
+        Augmentation(1).build((None, 4, 3))
 
 
 @pytest.mark.parametrize("seed", range(2))

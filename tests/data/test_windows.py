@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ncl_tf.data.cohort import Cohort, SplitData
-from ncl_tf.data.windows import HISTORY, Windows, shuffled
+from ncl_tf.data.windows import Windows, shuffled
 from ncl_tf.errors import InputError
 
 
@@ -51,6 +51,7 @@ def rows_of(split: SplitData, batch: dict[str, tf.Tensor]) -> list[int]:
     return [first[stay] + hour for stay, hour in zip(batch["stay"].numpy(), batch["hour"].numpy(), strict=True)]
 
 
+HISTORY = 48
 LENGTHS = [1, 60, 5, 3, 49, 48, 47, 2]  # 215 hours
 
 
@@ -67,21 +68,20 @@ def test_sequential_equals_a_slice_and_pad_loop(seed, history):
 
 
 def test_dtypes_and_shapes():
-    batch = next(iter(Windows(split_of(0, LENGTHS, columns=4)).training(32, seed=1)))
+    batch = next(iter(Windows(split_of(0, LENGTHS, columns=4), HISTORY).training(32, seed=1)))
     assert {key: (value.dtype, value.shape) for key, value in batch.items()} == {
         "window": (tf.float32, (32, HISTORY, 4)),
         "stay": (tf.int32, (32,)),
         "hour": (tf.int32, (32,)),
         "label": (tf.int32, (32, 2)),
     }
-    assert HISTORY == 48
 
 
 @pytest.mark.parametrize(("count", "batch_size"), [(215, 64), (215, 1), (215, 215), (215, 1000), (0, 8)])
 def test_sequential_drops_nothing(count, batch_size):
     split = split_of(0, LENGTHS)
     rows = np.random.default_rng(0).permutation(215)[:count]
-    batches = list(Windows(split).sequential(batch_size, rows))
+    batches = list(Windows(split, HISTORY).sequential(batch_size, rows))
     assert [row for batch in batches for row in rows_of(split, batch)] == rows.tolist()
 
 
@@ -108,7 +108,7 @@ def test_stretches_hold_every_window_once(size, parts, history):
 
 def test_no_thread_tunes_the_pipeline():
     """Dropping an iterator may wait for such a thread, at every report of a training."""
-    windows = Windows(split_of(0, LENGTHS))
+    windows = Windows(split_of(0, LENGTHS), HISTORY)
     for batches in (windows.training(32, seed=1), windows.sequential(32), windows.stretches(32)):
         assert batches.options().autotune.enabled is False
 
@@ -116,8 +116,8 @@ def test_no_thread_tunes_the_pipeline():
 def test_sequential_over_chosen_rows():
     split = split_of(5, LENGTHS)
     labelled = np.flatnonzero(split.classes[:, 0] >= 0)
-    expected = samples_by_loop(split, 48)
-    batches = list(Windows(split).sequential(50, labelled))
+    expected = samples_by_loop(split, HISTORY)
+    batches = list(Windows(split, HISTORY).sequential(50, labelled))
     assert [len(batch["stay"]) for batch in batches[:-1]] == [50] * (len(batches) - 1)
     start = 0
     for batch in batches:
@@ -130,14 +130,14 @@ def test_sequential_over_chosen_rows():
 @pytest.mark.parametrize("seed", [0, 7, 2**31 - 1])
 def test_training_windows_equal_the_loop(seed):
     split = split_of(seed, LENGTHS)
-    expected = samples_by_loop(split, 48)
-    for batch in Windows(split).training(40, seed).take(12):  # more than two epochs
+    expected = samples_by_loop(split, HISTORY)
+    for batch in Windows(split, HISTORY).training(40, seed).take(12):  # more than two epochs
         assert_batch_equals(batch, [expected[row] for row in rows_of(split, batch)])
 
 
 @pytest.mark.parametrize(("batch_size", "first_step"), [(40, 0), (40, 5), (40, 17), (215, 3), (7, 1000)])
 def test_any_step_can_be_reached_directly(batch_size, first_step):
-    windows = Windows(split_of(0, LENGTHS))
+    windows = Windows(split_of(0, LENGTHS), HISTORY)
     iterated = itertools.islice(windows.training(batch_size, seed=3), first_step, first_step + 3)
     direct = windows.training(batch_size, seed=3, first_step=first_step).take(3)
     for one, other in zip(iterated, direct, strict=True):
@@ -149,7 +149,7 @@ def test_any_step_can_be_reached_directly(batch_size, first_step):
 def test_every_hour_once_per_epoch_across_batch_borders(batch_size):
     split = split_of(1, LENGTHS)
     epochs = 3
-    batches = Windows(split).training(batch_size, seed=11).take(-(-epochs * 215 // batch_size))
+    batches = Windows(split, HISTORY).training(batch_size, seed=11).take(-(-epochs * 215 // batch_size))
     rows = [row for batch in batches for row in rows_of(split, batch)][: epochs * 215]
     orders = [tuple(rows[e * 215 : (e + 1) * 215]) for e in range(epochs)]
     assert all(sorted(order) == list(range(215)) for order in orders)
@@ -158,7 +158,7 @@ def test_every_hour_once_per_epoch_across_batch_borders(batch_size):
 
 def test_orders_of_different_seeds_differ():
     split = split_of(1, LENGTHS)
-    firsts = [tuple(rows_of(split, next(iter(Windows(split).training(64, seed))))) for seed in range(3)]
+    firsts = [tuple(rows_of(split, next(iter(Windows(split, HISTORY).training(64, seed))))) for seed in range(3)]
     assert len(set(firsts)) == 3
 
 
@@ -178,13 +178,13 @@ def test_every_seed_and_epoch_has_its_own_order():
 
 def test_one_hour_is_enough():
     split = split_of(0, [1])
-    batch = next(iter(Windows(split).training(1, seed=0)))
-    assert_batch_equals(batch, samples_by_loop(split, 48))
+    batch = next(iter(Windows(split, HISTORY).training(1, seed=0)))
+    assert_batch_equals(batch, samples_by_loop(split, HISTORY))
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 216])
 def test_bad_batch_sizes(batch_size):
-    windows = Windows(split_of(0, LENGTHS))
+    windows = Windows(split_of(0, LENGTHS), HISTORY)
     with pytest.raises(InputError, match=f"batch_size {batch_size} is not between 1 and 215"):
         windows.training(batch_size, seed=0)
     if batch_size < 1:
@@ -193,15 +193,15 @@ def test_bad_batch_sizes(batch_size):
 
 
 def test_bad_history():
-    with pytest.raises(InputError, match="history 0"):
+    with pytest.raises(InputError, match="history must be 1 hour or more, got 0"):
         Windows(split_of(0, LENGTHS), history=0)
 
 
 @pytest.mark.parametrize("name", ["ward_cohort", "mimic_ward_cohort"])
 def test_windows_of_a_prepared_cohort(name, request):
     split = Cohort(request.getfixturevalue(name))["val"]
-    expected = samples_by_loop(split, 48)
-    batches = list(Windows(split).sequential(256))
+    expected = samples_by_loop(split, HISTORY)
+    batches = list(Windows(split, HISTORY).sequential(256))
     assert sum(len(batch["stay"]) for batch in batches) == len(split.data)
     for number, batch in enumerate(batches):
         assert_batch_equals(batch, expected[256 * number : 256 * number + 256])

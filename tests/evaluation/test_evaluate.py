@@ -57,7 +57,7 @@ def predictions(run_dir: pathlib.Path, name: str) -> dict[str, np.ndarray]:
 
 
 def representations(model: pathlib.Path, data: pathlib.Path) -> np.ndarray:
-    windows = Windows(Cohort(data)["val"]).gather(tf.range(50))["window"]
+    windows = Windows(Cohort(data)["val"], 48).gather(tf.range(50))["window"]
     loaded = tf.saved_model.load(model / "1")
     return loaded.embed(windows)["representations"].numpy()
 
@@ -89,7 +89,7 @@ def test_a_frozen_evaluation_is_complete_and_true(ncl_w: pathlib.Path, judged: d
     assert written["metrics"]["auroc"] == pytest.approx(roc_auc_score(labels, found["probability_1"]))
     assert written["metrics"]["auprc"] == pytest.approx(average_precision_score(labels, found["probability_1"]))
     classifier = tf.saved_model.load(ncl_w / "evaluations" / "sepsis-linear" / "classifier" / "1")
-    windows = Windows(data["test"]).gather(tf.range(60))["window"]
+    windows = Windows(data["test"], 48).gather(tf.range(60))["window"]
     probabilities = classifier.predict(windows)["probabilities"]
     np.testing.assert_allclose(probabilities[:, 1], found["probability_1"][:60], atol=1e-5)
 
@@ -172,7 +172,7 @@ def test_end_to_end_is_scored_as_it_is(end_to_end: pathlib.Path, ward_cohort: pa
     assert [epoch["val_loss"] for epoch in result["curve"]] == [line["val_loss"] for line in record.reports()]
     assert {path: path.read_bytes() for path in before} == before
     _, _, model = load_run(end_to_end, None, ())
-    expected = model(Windows(data["test"]).gather(tf.range(60))["window"])
+    expected = model(Windows(data["test"], 48).gather(tf.range(60))["window"])
     np.testing.assert_allclose(
         predictions(end_to_end, "sepsis-linear")["probability_1"][:60], expected[:, 1], atol=1e-5
     )

@@ -93,7 +93,7 @@ def test_training_and_choice_never_touch_the_test_split(cohort, eager):
     judge = Evaluator(guarded, "sepsis", PROTOCOL, seed=1)
     ways = [
         lambda: judge.frozen(new_encoder(), "mlp"),
-        lambda: judge.raw("last_hour", "linear"),
+        lambda: judge.raw("last_hour", "linear", 48),
         lambda: judge.raw("window", "linear"),
         lambda: judge.fine_tuned(new_encoder(), "mlp"),
     ]
@@ -109,7 +109,7 @@ def test_scores_are_those_of_the_predictions(cohort):
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     judge = Evaluator(cohort, "sepsis", PROTOCOL, seed=1)
-    scores, predictions = judge.score(judge.raw("last_hour", "linear"), "val")
+    scores, predictions = judge.score(judge.raw("last_hour", "linear", 48), "val")
     labels = cohort["val"].labels[:, 0]
     assert scores["metrics"]["auroc"] == pytest.approx(roc_auc_score(labels, predictions[:, 1]))
     assert scores["metrics"]["auprc"] == pytest.approx(average_precision_score(labels, predictions[:, 1]))
@@ -122,7 +122,7 @@ def test_bins_are_judged_by_kappa(mimic_ward_cohort):
     cohort = Cohort(mimic_ward_cohort)
     protocol = Protocol({"linear": 1e-2}, batch_size=256, patience=2, max_epochs=3)
     judge = Evaluator(cohort, "length_of_stay", protocol, seed=1)
-    scores, predictions = judge.score(judge.raw("last_hour", "linear"), "val")
+    scores, predictions = judge.score(judge.raw("last_hour", "linear", 48), "val")
     assert set(scores["metrics"]) == {"kappa", "accuracy"}
     assert predictions.shape == (len(cohort["val"].data), 10)
 

@@ -59,7 +59,7 @@ def samples(cohort, encoder):
     """Training and validation samples whose embeddings are looked up, and such whose are computed when asked for."""
     cached, through = {}, {}
     for split in ("train", "val"):
-        windows = Windows(cohort[split])
+        windows = Windows(cohort[split], 48)
         classes = cohort[split].classes[:, 0]
         cached[split] = Samples.from_array(embedder(encoder)(windows), classes)
         through[split] = Samples(
@@ -87,7 +87,7 @@ def test_embeddings_are_those_of_the_encoder(cohort, encoder):
     for batch_size in (100, 4096):
         embed = embedder(encoder, batch_size)
         for split in ("val", "test"):
-            windows = Windows(cohort[split])
+            windows = Windows(cohort[split], 48)
             direct = encoder(windows.gather(tf.range(windows.hours))["window"])
             np.testing.assert_allclose(embed(windows), direct, atol=1e-5)
 

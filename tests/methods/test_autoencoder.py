@@ -24,7 +24,7 @@ FORECAST = pytest.mark.parametrize("forecast", [False, True], ids=["reconstruct"
 def make_model(forecast: bool, static: int = STATIC, build: bool = True, **settings) -> Autoencoder:
     keras.utils.set_random_seed(3)
     tcn = {"filters": 8, "kernel_size": 3, "dilations": (1, 2)}  # reaches 13 hours
-    encoder = Encoder(static, size=8, normalize=False, **tcn)
+    encoder = Encoder(static, HOURS, size=8, normalize=False, **tcn)
     model = Autoencoder(encoder, Decoder(static, COLUMNS - static, HOURS, **tcn), forecast, **settings)
     if build:
         model.build((None, model.window_hours, COLUMNS))
@@ -241,8 +241,10 @@ def test_bad_arguments():
     decoder = Decoder(STATIC, COLUMNS - STATIC)
     with pytest.raises(InputError, match="static_dropout is 0.5; allowed: 0"):
         Autoencoder(Encoder(STATIC, static_dropout=0.5), decoder)
-    with pytest.raises(InputError, match="the decoder has 2 static columns; allowed: 3"):
+    with pytest.raises(InputError, match="encoder's 3 static columns and 48 hours, got 2 and 48"):
         Autoencoder(Encoder(3), decoder)
+    with pytest.raises(InputError, match="encoder's 2 static columns and 24 hours, got 2 and 48"):
+        Autoencoder(Encoder(STATIC, 24), decoder)
     with pytest.raises(InputError, match="windows have 48 hours and 6 columns; allowed: 96 and 6"):
         Autoencoder(Encoder(STATIC), decoder, forecast=True).build((None, 48, COLUMNS))
     with pytest.raises(InputError, match="48 hours and 7 columns; allowed: 48 and 6"):

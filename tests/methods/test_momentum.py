@@ -25,7 +25,7 @@ RHO, TAU, ALPHA, SEED = 0.8, 0.2, 0.3, 5
 
 def make_model(build: bool = True, initial: int = 3, **settings) -> MomentumContrast:
     keras.utils.set_random_seed(initial)
-    tcn = {"size": SIZE, "filters": SIZE, "dilations": (1,), "fast": False}
+    tcn = {"size": SIZE, "filters": SIZE, "dilations": (6,), "history": HOURS, "fast": False}
     tcn["static_dropout"] = settings.pop("static_dropout", 0.0)
     defaults = {"neighborhood": SameStayWithin(3), "alpha": ALPHA, "temperature": TAU, "momentum": RHO}
     model = MomentumContrast(

@@ -41,8 +41,8 @@ def test_limited_labels_are_those_of_heads_and_validation_is_whole(cohort):
 
 def test_pieces_of_a_batch_have_its_loss_and_gradients(cohort, monkeypatch):
     monkeypatch.setattr(pieces, "default_size", lambda: 4)
-    model = build(cohort, "encoder.filters = 8", "encoder.dilations = (1,)")
-    batch = Windows(cohort["train"]).gather(tf.range(11))
+    model = build(cohort, "encoder.filters = 8", "encoder.dilations = (24,)")
+    batch = Windows(cohort["train"], 48).gather(tf.range(11))
     model.build((None, *batch["window"].shape[1:]))
     found = []
     for in_pieces in (False, True):
@@ -55,10 +55,10 @@ def test_pieces_of_a_batch_have_its_loss_and_gradients(cohort, monkeypatch):
 
 def test_the_validation_loss_is_the_mean_over_all_labelled_hours(cohort):
     """By hand, - w_y log p_y of the windows; also where a stretch has no labelled hour, or reaches beyond the split."""
-    model = build(cohort, "encoder.filters = 8", "encoder.dilations = (1,)")
+    model = build(cohort, "encoder.filters = 8", "encoder.dilations = (24,)")
     split = dataclasses.replace(cohort["val"], classes=cohort["val"].classes.copy())
     split.classes[50:170] = -1
-    windows, rows = Windows(split), labelled_rows(split, 0)
+    windows, rows = Windows(split, 48), labelled_rows(split, 0)
     assert 0 < len(rows) < len(split.data)
     samples = windows.gather(tf.constant(rows, tf.int32))
     classes = samples["label"][:, 0].numpy()

@@ -168,9 +168,9 @@ def test_number_of_weights(linear_output, more):
 
 
 def test_mirror_takes_the_shape_of_the_encoder():
-    encoder = Encoder(STATIC, filters=9, kernel_size=3, dilations=(1, 2, 4), stacks=2)
+    encoder = Encoder(STATIC, 50, filters=9, kernel_size=3, dilations=(1, 2, 4), stacks=2)
     decoder = mirror(encoder, STATIC + DYNAMIC, linear_output=False)
-    assert (decoder.static_columns, decoder.dynamic_columns, decoder.hours) == (STATIC, DYNAMIC, 48)
+    assert (decoder.static_columns, decoder.dynamic_columns, decoder.hours) == (STATIC, DYNAMIC, 50)
     assert [layer.dilation_rate[0] for layer in decoder.convolutions] == [4, 4, 2, 2, 1, 1] * 2
     assert [layer.filters for layer in decoder.convolutions] == [9] * 11 + [DYNAMIC]
     assert {layer.kernel_size for layer in decoder.convolutions} == {(3,)}

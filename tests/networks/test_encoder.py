@@ -68,7 +68,7 @@ def slow_representations(encoder: Encoder, window: np.ndarray, dilations, stacks
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"kernel_size": 3, "dilations": (1, 3), "stacks": 2, "filters": 5, "size": 6}],
+    [{}, {"history": 33, "kernel_size": 3, "dilations": (1, 3), "stacks": 2, "filters": 5, "size": 6}],
     ids=["paper", "others"],
 )  # the others' filters equal the dynamic channels: no matching convolution
 def test_equals_slow_network(settings):
@@ -214,6 +214,10 @@ def test_l2_normalize_is_safe_at_zero():
 def test_bad_arguments():
     with pytest.raises(InputError, match="static_columns is -1"):
         Encoder(-1)
+    with pytest.raises(InputError, match=r"dilations \(1, 2, 4, 8, 16\).*reach 63 hours, while history is 64"):
+        Encoder(1, history=64)
+    with pytest.raises(InputError, match="history must be 2 hours or more, got 1"):
+        Encoder(1, history=1)
     with pytest.raises(InputError, match="rate is 1.5"):
         Encoder(1, static_dropout=1.5)
     with pytest.raises(InputError, match="windows have 5 columns; allowed: more than 5"):

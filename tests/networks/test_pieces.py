@@ -101,9 +101,9 @@ def test_only_the_loss_has_a_gradient():
 
 def test_the_encoder_equals_itself_in_pieces():
     keras.utils.set_random_seed(4)
-    encoder = Encoder(static_columns=2, size=5, filters=4, dilations=(1, 2))
-    encoder.build((None, 9, 6))
-    inputs = random_inputs(300, 9, 6)
+    encoder = Encoder(static_columns=2, history=7, size=5, filters=4, dilations=(1, 2))
+    encoder.build((None, 7, 6))
+    inputs = random_inputs(300, 7, 6)
     np.testing.assert_allclose(encoder(inputs), encoder._last_hour(inputs), rtol=1e-5, atol=1e-6)
 
     def function(windows: tf.Tensor) -> Means:

@@ -69,11 +69,11 @@ def export() -> Callable[..., Exported]:
 def exported(
     export: Callable[..., Exported], ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Exported:
-    """A small model of the simulated ward."""
+    """A small model of the simulated ward, of half the paper's history."""
     run = tmp_path_factory.mktemp("exports") / "run"
     tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
     sizes = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
-    network = {"encoder.filters": 8, "encoder.dilations": (1, 24), "augmentation.layers": ()}  # sees 48 hours
+    network = {"history": 24, "encoder.filters": 8, "encoder.dilations": (1, 12), "augmentation.layers": ()}
     exported = export(ward_cohort, run, **sizes, **network)
     tf.config.run_functions_eagerly(False)
     return exported

@@ -33,7 +33,7 @@ raw, results = np.load(raw), {}
 for stay in raw.files:
     static, values = raw[stay][:1, :5], raw[stay][:, 5:]
     results[stay] = model.signatures["score_stay"](values=tf.constant(values), static=tf.constant(static))["probabilities"]
-    state, hours = np.full([1, 47, 40], np.nan, np.float32), []
+    state, hours = np.full([1, 23, 40], np.nan, np.float32), []
     for row in values:
         next = model.score_next(row[None], static, state)
         hours.append(next["probabilities"][0])
@@ -52,9 +52,9 @@ def raw_stays(ward, exported) -> dict[str, np.ndarray]:
 
 
 def test_without_this_project_raw_stays_score_as_evaluated(exported, raw_stays, alone, tmp_path):
-    """Whole, and hour by hour; among the ward's stays are shorter and longer ones than 48 hours."""
+    """Whole, and hour by hour; among the stays are longer ones than the history of 24 hours."""
     lengths = [len(rows) for rows in raw_stays.values()]
-    assert min(lengths) < 48 < max(lengths)
+    assert max(lengths) > 24
     np.savez(tmp_path / "raw.npz", **raw_stays)
     printed = alone(SCORE, exported.folder, tmp_path / "raw.npz", tmp_path / "out.npz")
     assert printed.strip() == str(["embed", "predict", "score_next", "score_stay", "score_stays", "serving_default"])
@@ -67,8 +67,11 @@ def test_without_this_project_raw_stays_score_as_evaluated(exported, raw_stays, 
 
 
 def test_embed_and_predict_take_the_cohorts_windows(exported, model, ward_cohort):
-    cohort = Cohort(ward_cohort)
-    windows = np.concatenate([batch["window"] for batch in Windows(cohort["test"]).sequential(512)])
+    windows, data = [], Cohort(ward_cohort)["test"]
+    for first, last, _ in data.patient_windows:
+        hours = np.concatenate([np.zeros((23, 40), np.float32), data.data[first : last + 1]])
+        windows += [hours[end - 24 : end] for end in range(24, len(hours) + 1)]
+    windows = np.stack(windows)
     expected = np.concatenate(list(exported.predictions.values()))
     np.testing.assert_allclose(model.predict(windows), expected, rtol=0, atol=1e-5)
     encoder = ncl_tf.load(exported.run / "encoder")
@@ -90,8 +93,8 @@ def test_signatures_are_what_json_can_carry(exported, raw_stays):
         }
         for name, function in signatures.items()
     }
-    windows, rows = ("float32", [None, 48, 40]), {"values": ("float32", [None, 35]), "static": ("float32", [None, 5])}
-    probabilities, state = ("float32", [None, 2]), ("float32", [None, 47, 40])
+    windows, rows = ("float32", [None, 24, 40]), {"values": ("float32", [None, 35]), "static": ("float32", [None, 5])}
+    probabilities, state = ("float32", [None, 2]), ("float32", [None, 23, 40])
     expected = {
         "embed": {"windows": windows, "representations": ("float32", [None, 64])},
         "predict": {"windows": windows, "probabilities": probabilities},
@@ -148,6 +151,7 @@ def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
     cohort = Cohort(ward_cohort)
     channels = {channel["name"]: channel for channel in card["preprocessor"]["dataset"]["channels"]}
     assert card["format_version"] == "1.0"
+    assert card["inputs"]["windows"]["hours"] == 24
     assert card["inputs"]["static"] == ["Gender", "Unit1", "Unit2", "Age", "HospAdmTime"]
     assert card["inputs"]["static"] + card["inputs"]["values"] == list(channels)
     assert (channels["HR"]["unit"], channels["HR"]["low"], channels["HR"]["high"]) == ("beats/min", 10, 300)
@@ -164,7 +168,7 @@ def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
     text = (exported.folder / "model_card.md").read_text()
     assert card["data"]["simulated"] and "simulated ward in the form of physionet2019" in text
     assert not any(name.startswith("protocol.") for name in card["config"])
-    for part in ("above 0.5", "max_epochs 1,", "both classes weighted alike"):
+    for part in ("`state` [B, 23, 40]", "above 0.5", "max_epochs 1,", "both classes weighted alike"):
         assert part in text
     for part in ("Not a medical device", "| HR | beats/min | 10 to 300 |  |", "| Gender |  | 0, 1 | static |", "auroc"):
         assert part in text
@@ -183,7 +187,7 @@ def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort,
     (tmp_path / "model/old.txt").write_text("old")
     cohort = Cohort(ward_cohort)
     cohort.preprocessor = None
-    classifier = Classifier(Encoder(5, filters=4, dilations=(1,)), make_head("linear", 2), 0, np.ones(2))
+    classifier = Classifier(Encoder(5, filters=4, dilations=(24,)), make_head("linear", 2), 0, np.ones(2))
     classifier.build((None, 48, 40))
     evaluation = json.loads((exported.run / "evaluations/sepsis-mlp.json").read_text())
     run = json.loads((exported.run / "run.json").read_text())
@@ -222,7 +226,7 @@ def test_other_cohorts(whose, request, tmp_path):
         cohort = Cohort(request.getfixturevalue("mimic_ward_cohort"))
     export_untrained(tmp_path / "model", cohort, filters=8, dilations=(1, 24))  # still sees all 48 hours
     model, data = ncl_tf.load(tmp_path / "model"), cohort["test"]
-    expected = np.concatenate([model.predict(batch["window"]) for batch in Windows(data).sequential(512)])
+    expected = np.concatenate([model.predict(batch["window"]) for batch in Windows(data, 48).sequential(512)])
     scores = np.split(model.score_stays(stays), stays.first_rows[1:])
     found = [scores[list(stays.names).index(name)] for name in data.stay_names]
     np.testing.assert_allclose(np.concatenate(found), expected, rtol=0, atol=1e-6)

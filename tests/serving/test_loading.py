@@ -25,14 +25,14 @@ def make_stay(hours: int, seed: int = 1, first_hour: int = 1) -> tuple[np.ndarra
     return values, np.array([1, np.nan, np.nan, 61, -3], np.float32)
 
 
-@pytest.mark.parametrize("hours", [1, 2, 47, 48, 49, 120])
+@pytest.mark.parametrize("hours", [1, 2, 23, 24, 25, 60])
 def test_streaming_equals_batch(model, hours):
     values, static = make_stay(hours)
     expected = model.score(values, static)
     stream = model.stream(STATIC)
     np.testing.assert_allclose([stream.next(row) for row in values], expected, rtol=0, atol=1e-6)
     assert np.ptp(expected) > 0
-    assert stream.state.shape == (1, 47, 40)
+    assert stream.state.shape == (1, 23, 40)
 
 
 def test_a_stream_goes_on_from_its_state(model):
@@ -129,13 +129,13 @@ def test_a_bad_hour_of_a_stream_is_refused_and_changes_nothing(model):
             stream.next(row)
     assert stream.state is before
     np.testing.assert_allclose(stream.next(values[1]), model.score(values[:2], static)[1], rtol=0, atol=1e-6)
-    with pytest.raises(InputError, match=r"state has shape \[47, 40\]; expected is \[1, 47, 40\]"):
-        model.stream(state=np.zeros((47, 40)))
+    with pytest.raises(InputError, match=r"state has shape \[23, 40\]; expected is \[1, 23, 40\]"):
+        model.stream(state=np.zeros((23, 40)))
 
 
 def test_windows_of_another_shape_are_refused(model):
-    with pytest.raises(InputError, match=r"shape \[2, 24, 40\]; expected are \[samples, 48, 40\]: Gender"):
-        model.predict(np.zeros((2, 24, 40)))
+    with pytest.raises(InputError, match=r"shape \[2, 48, 40\]; expected are \[samples, 24, 40\]: Gender"):
+        model.predict(np.zeros((2, 48, 40)))
 
 
 def test_other_folders_are_refused(exported, tmp_path):

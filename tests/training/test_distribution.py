@@ -22,7 +22,7 @@ STEPS, REPORT_EVERY = 30, 10
 TINY = {
     "fast": False,
     "jit_compile": False,
-    "encoder.dilations": (1,),
+    "encoder.dilations": (24,),
     "encoder.filters": 8,
     "augmentation.layers": ("noise",),
     "batch_size": 64,

@@ -32,7 +32,7 @@ def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.nd
     keras.utils.set_random_seed(3)
     networks = [
         (
-            Encoder(5, filters=16, dilations=(1, 2), fast=fast, name=f"{prefix}encoder"),
+            Encoder(5, filters=16, dilations=(1, 24), fast=fast, name=f"{prefix}encoder"),
             Projector(name=f"{prefix}projector"),
         )
         for prefix in ("", "momentum_")
@@ -53,7 +53,7 @@ def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.nd
     model.build((None, 48, 40))
     model.compile(optimizer=keras.optimizers.Adam(1e-3), jit_compile=jit_compile)
     callback = Losses()
-    batches = Windows(cohort["train"]).training(64, seed=3)
+    batches = Windows(cohort["train"], 48).training(64, seed=3)
     model.fit(batches, steps_per_epoch=STEPS, callbacks=[callback], shuffle=False, verbose=0)
     return np.array(callback.values)
 

@@ -21,7 +21,7 @@ from ncl_tf.training import config, trainer
 TINY = {
     "fast": False,
     "jit_compile": False,
-    "encoder.dilations": (1,),
+    "encoder.dilations": (24,),
     "encoder.filters": 8,
     "batch_size": 256,
     "queue_size": 1024,
@@ -314,7 +314,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_last_good_che
 ) -> None:
     """A stay's last hour is in one sample only: not a number there, only the step with that sample can see it."""
     split = Cohort(cohort)["train"]
-    *_, third = trainer.Windows(split).training(TINY["batch_size"], seed=1111).take(3)
+    *_, third = trainer.Windows(split, 48).training(TINY["batch_size"], seed=1111).take(3)
     lengths = dict(zip(split.patient_windows[:, 2], split.lengths, strict=True))
     last = [(s, h) for s, h in zip(third["stay"].numpy(), third["hour"].numpy(), strict=True) if h == lengths[s] - 1]
     row = np.flatnonzero((split.stay == last[0][0]) & (split.hour == last[0][1]))

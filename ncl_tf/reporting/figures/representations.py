@@ -177,8 +177,8 @@ def embedded(run: Run, split: SplitData, rows: np.ndarray) -> np.ndarray:
     """Representations [H, size] of the hours at the given rows [H]."""
     from ncl_tf.data.windows import Windows  # imports TensorFlow
 
-    encoder, windows = ncl_tf.load(run.folder / "encoder"), Windows(split)
-    batches = windows.sequential(BATCH, rows)
+    encoder = ncl_tf.load(run.folder / "encoder")
+    batches = Windows(split, encoder.history).sequential(BATCH, rows)
     return np.concatenate([encoder.embed(batch["window"]) for batch in batches])
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ncl_tf.data import Cohort
-from ncl_tf.data.windows import HISTORY
 from ncl_tf.errors import InputError
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
@@ -212,9 +211,9 @@ def test_what_runs_say_of_themselves_is_escaped(ward_cohort, tmp_path):
 def test_mimic_patients_are_scored(mimic_ward_cohort, tmp_path):
     cohort = Cohort(mimic_ward_cohort)
     classifier = Classifier(
-        Encoder(cohort.static_columns, filters=4, dilations=(1,)), make_head("mlp", 2), 0, np.ones(2, np.float32)
+        Encoder(cohort.static_columns, filters=4, dilations=(24,)), make_head("mlp", 2), 0, np.ones(2, np.float32)
     )
-    classifier.build((None, HISTORY, len(cohort.columns)))
+    classifier.build((None, 48, len(cohort.columns)))
     judged = {
         "name": "decompensation-mlp",
         "question": {"task": "decompensation", "split": "test"},

@@ -94,7 +94,7 @@ def test_training_and_choice_never_touch_the_test_split(cohort, eager):
     ways = [
         lambda: judge.frozen(new_encoder(), "mlp"),
         lambda: judge.raw("last_hour", "linear", 48),
-        lambda: judge.raw("window", "linear"),
+        lambda: judge.raw("window", "linear", 48),
         lambda: judge.fine_tuned(new_encoder(), "mlp"),
     ]
     for way in ways:

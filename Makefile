@@ -8,7 +8,7 @@ WARD   := runs/quickstart
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-slow lint tables clean
 
-help:  ## this list
+help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 $(VENV)/.installed: requirements.txt setup.py
@@ -20,23 +20,23 @@ $(VENV)/.installed: requirements.txt setup.py
 	$(BIN)/pip install --quiet --no-deps --editable .
 	touch $@
 
-quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, judge and export it, and report on it
+quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, evaluate, export and report on it
 	bin/prepare simulate --stays=2000 --seed=1 --output=$(WARD)/ward --overwrite
 	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --output=$(WARD)/ward.h5 --overwrite
 	bin/cohort describe $(WARD)/ward.h5
 	bin/train --gin_file=gin/quickstart.gin --run_dir=$(WARD)/ncl_w
 	bin/evaluate --run_dir=$(WARD)/ncl_w --overwrite
 	bin/report --runs=$(WARD)/ncl_w --output=$(WARD)/report.html --overwrite
-	@echo "done: look at $(CURDIR)/$(WARD)/report.html in a browser; bin/train --help says what else can be trained; the README goes on from here"
+	@echo "done: open $(CURDIR)/$(WARD)/report.html in a browser; bin/train --help lists what else can be trained"
 
-lint: $(VENV)/.installed  ## style (ruff) and the one way of dependencies (import-linter)
+lint: $(VENV)/.installed  ## check the style (ruff) and the direction of dependencies (import-linter)
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 
-test: $(VENV)/.installed lint  ## all tests that fit into a few minutes, two at a time
+test: $(VENV)/.installed lint  ## all tests that fit into ten minutes, two at a time
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster, and real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it
+test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it
 	$(BIN)/pytest -m slow
 
 tables: $(VENV)/.installed  ## rebuild the README's tables from results/

@@ -4,6 +4,7 @@ Real data is found by the environment: NCL_PHYSIONET2019 is a folder with traini
 NCL_MIMIC3_DEMO one with multitask.tar.xz. NCL_PAPER is a folder with the paper's LaTeX text.
 """
 
+import fcntl
 import os
 import pathlib
 import resource
@@ -25,17 +26,17 @@ from processes import ROOT, start, wait_for
 BEGIN = time.monotonic()
 LONGEST = (
     "test_bin_reproduce.py",
-    "test_learning.py",
     "test_distribution.py",
+    "test_learning.py",
+    "test_fast_training.py",
     "test_evaluate.py",
     "test_end_to_end.py",
     "test_gin.py",
     "test_autoencoder.py",
     "test_bin_train.py",
-    "test_training.py",
+    "test_trainer.py",
     "test_momentum.py",
 )
-
 
 # For all tests and the processes that they start: compiled code need not be fast, and two workers share two cores.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
@@ -58,37 +59,59 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def ward(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., pathlib.Path]:
+    """Make a file or folder once for all workers: made_once("ward", lambda path: write_ward(72, seed=1, output=path)).
+
+    The first worker that needs it makes it, while others that need it wait; tests must not change it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    shared.mkdir(exist_ok=True)
+
+    def made_once(name: str, make: Callable[[pathlib.Path], object]) -> pathlib.Path:
+        path, made = shared / name, shared / f"{name}.made"
+        with (shared / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                make(path)
+                made.touch()
+        return path
+
+    return made_once
+
+
+@pytest.fixture(scope="session")
+def ward(made_once: Callable[..., pathlib.Path]) -> pathlib.Path:
     """72 simulated stays as .psv files, 8 of them septic."""
-    folder = tmp_path_factory.mktemp("wards") / "physionet2019"
-    write_ward(72, seed=1, output=folder)
-    return folder
+    return made_once("ward", lambda folder: write_ward(72, seed=1, output=folder))
 
 
 @pytest.fixture(scope="session")
-def mimic_ward(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def mimic_ward(made_once: Callable[..., pathlib.Path]) -> pathlib.Path:
     """72 simulated stays in the form of the MIMIC-III Benchmark's multitask folder."""
-    folder = tmp_path_factory.mktemp("wards") / "mimic3_benchmark"
-    write_ward(72, seed=1, output=folder, form="mimic3_benchmark")
-    return folder
+    return made_once("mimic_ward", lambda folder: write_ward(72, seed=1, output=folder, form="mimic3_benchmark"))
 
 
 @pytest.fixture(scope="session")
-def ward_cohort(ward: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def ward_cohort(ward: pathlib.Path, made_once: Callable[..., pathlib.Path]) -> pathlib.Path:
     """The cohort file of `ward`."""
-    path = tmp_path_factory.mktemp("cohorts") / "ward.h5"
-    stays, checksum = physionet2019.read_stays([ward])
-    write_cohort(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0), checksum)
-    return path
+
+    def make(path: pathlib.Path) -> None:
+        stays, checksum = physionet2019.read_stays([ward])
+        write_cohort(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0), checksum)
+
+    return made_once("ward.h5", make)
 
 
 @pytest.fixture(scope="session")
-def mimic_ward_cohort(mimic_ward: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def mimic_ward_cohort(mimic_ward: pathlib.Path, made_once: Callable[..., pathlib.Path]) -> pathlib.Path:
     """The cohort file of `mimic_ward`."""
-    path = tmp_path_factory.mktemp("cohorts") / "mimic_ward.h5"
-    stays, split, checksum = mimic3_benchmark.read_stays(mimic_ward, carry_back=False, shift=0)
-    write_cohort(path, MIMIC3_BENCHMARK, stays, split, checksum)
-    return path
+
+    def make(path: pathlib.Path) -> None:
+        stays, split, checksum = mimic3_benchmark.read_stays(mimic_ward, carry_back=False, shift=0)
+        write_cohort(path, MIMIC3_BENCHMARK, stays, split, checksum)
+
+    return made_once("mimic_ward.h5", make)
 
 
 def _real_data(variable: str, names: list[str]) -> list[pathlib.Path]:
@@ -121,25 +144,29 @@ def paper_text() -> str:
 
 
 @pytest.fixture(scope="session")
-def physionet2019_cohort(
-    physionet2019_zips: list[pathlib.Path], tmp_path_factory: pytest.TempPathFactory, run: Callable
-) -> pathlib.Path:
-    """The paper's PhysioNet cohort, prepared once as a user does it."""
-    path = tmp_path_factory.mktemp("cohorts") / "physionet2019.h5"
-    result = run("bin/prepare", "physionet2019", *(f"--source={zip}" for zip in physionet2019_zips), f"--output={path}")
-    assert result.returncode == 0, result.stderr
-    return path
+def prepared(made_once: Callable[..., pathlib.Path], run: Callable) -> Callable[..., pathlib.Path]:
+    """Prepare a cohort once, as a user does it."""
+
+    def prepared(dataset: str, *sources: pathlib.Path) -> pathlib.Path:
+        def make(path: pathlib.Path) -> None:
+            result = run("bin/prepare", dataset, *(f"--source={source}" for source in sources), f"--output={path}")
+            assert result.returncode == 0, result.stderr
+
+        return made_once(f"{dataset}.h5", make)
+
+    return prepared
 
 
 @pytest.fixture(scope="session")
-def mimic3_demo_cohort(
-    mimic3_demo: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, run: Callable
-) -> pathlib.Path:
-    """The demo's cohort, prepared as a user does it."""
-    path = tmp_path_factory.mktemp("cohorts") / "mimic3_demo.h5"
-    result = run("bin/prepare", "mimic3_benchmark", f"--source={mimic3_demo}", f"--output={path}")
-    assert result.returncode == 0, result.stderr
-    return path
+def physionet2019_cohort(physionet2019_zips: list[pathlib.Path], prepared: Callable) -> pathlib.Path:
+    """The paper's PhysioNet cohort."""
+    return prepared("physionet2019", *physionet2019_zips)
+
+
+@pytest.fixture(scope="session")
+def mimic3_demo_cohort(mimic3_demo: pathlib.Path, prepared: Callable) -> pathlib.Path:
+    """The cohort of the open demo of MIMIC-III."""
+    return prepared("mimic3_benchmark", mimic3_demo)
 
 
 @pytest.fixture(scope="session")

@@ -57,26 +57,33 @@ def export() -> Callable[..., Exported]:
             run, evaluate.EvaluationSettings(), gin_params=("protocol.mlp_rate = 0.01",), export=export_classifier
         )
         gin.clear_config()
-        frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
-        classes = ["probability_0", "probability_1"]
-        predictions = {stay: part[classes].to_numpy() for stay, part in frame.groupby("stay", sort=False)}
-        return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions)
+        return read(run)
 
     return export
 
 
+def read(run: pathlib.Path) -> Exported:
+    """Read what `export` has written."""
+    frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
+    classes = ["probability_0", "probability_1"]
+    predictions = {stay: part[classes].to_numpy() for stay, part in frame.groupby("stay", sort=False)}
+    return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions)
+
+
 @pytest.fixture(scope="session")
 def exported(
-    export: Callable[..., Exported], ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+    export: Callable[..., Exported], ward_cohort: pathlib.Path, made_once: Callable[..., pathlib.Path]
 ) -> Exported:
     """A small model of the simulated ward, of half the paper's history."""
-    run = tmp_path_factory.mktemp("exports") / "run"
-    tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
     sizes = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
     network = {"history": 24, "encoder.filters": 8, "encoder.dilations": (1, 12), "augmentation.layers": ()}
-    exported = export(ward_cohort, run, **sizes, **network)
-    tf.config.run_functions_eagerly(False)
-    return exported
+
+    def make(run: pathlib.Path) -> None:
+        tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
+        export(ward_cohort, run, **sizes, **network)
+        tf.config.run_functions_eagerly(False)
+
+    return read(made_once("exported", make))
 
 
 @pytest.fixture(scope="session")

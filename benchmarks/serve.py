@@ -121,7 +121,7 @@ def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
     classifier.build((None, classifier.window_hours, len(cohort.columns)))
     evaluation = dict.fromkeys(("name", "best_epoch"), "none: untrained") | {
         "protocol": {},
-        "question": {"task": cohort.tasks[0].name, "split": "test"},
+        "settings": {"task": cohort.tasks[0].name, "split": "test"},
         "metrics": {},
         "intervals": {},
         "config": {},

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 __version__ = VERSION
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow starts: its notes are not for our users
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before TensorFlow starts: its log messages are not for our users
 
 
 def load(folder: "str | os.PathLike") -> "Model":
-    """An exported model: `encoder/` or `classifier/` of a run, or what `bin/export` wrote."""
+    """Load an exported model: `encoder/` or `classifier/` of a run, or a folder that `bin/export` wrote."""
     from ncl_tf import quiet  # noqa: F401 - TensorFlow, only for those who need it
     from ncl_tf.serving.loading import Model
 

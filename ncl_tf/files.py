@@ -114,8 +114,8 @@ def sha256(path: pathlib.Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def told_apart(paths: Sequence[pathlib.Path]) -> list[str]:
-    """Of each path the shortest end that no other one has; a path that is given twice has one name."""
+def shortest_unique_suffixes(paths: Sequence[pathlib.Path]) -> list[str]:
+    """Shorten each path to the shortest suffix that no other path has; a path that occurs twice has one name."""
     ends = [path.absolute().parts for path in paths]
 
     def unique(end: tuple[str, ...], length: int) -> bool:

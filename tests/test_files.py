@@ -55,10 +55,10 @@ def test_a_folder_appears_whole_and_failure_leaves_the_old_one(tmp_path):
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_folders_are_told_apart_by_the_shortest_ends_of_their_paths():
+def test_paths_are_shortened_to_unique_suffixes():
     paths = [pathlib.Path(path) for path in ("/x/a/runs/cl", "/x/b/runs/cl", "/x/b/runs/sacl", "/x/a/runs/cl")]
-    assert files.told_apart(paths) == ["a/runs/cl", "b/runs/cl", "sacl", "a/runs/cl"]
-    assert files.told_apart([pathlib.Path("/cl"), pathlib.Path("/x/cl")]) == ["//cl", "x/cl"]
+    assert files.shortest_unique_suffixes(paths) == ["a/runs/cl", "b/runs/cl", "sacl", "a/runs/cl"]
+    assert files.shortest_unique_suffixes([pathlib.Path("/cl"), pathlib.Path("/x/cl")]) == ["//cl", "x/cl"]
 
 
 def test_permissions_are_the_usual_ones(tmp_path):

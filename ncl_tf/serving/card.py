@@ -1,4 +1,4 @@
-"""What travels with an exported model: model.json for programs, model_card.md for people."""
+"""The descriptions that travel with an exported model: model.json for programs, model_card.md for people."""
 
 import dataclasses
 from typing import Any
@@ -7,8 +7,9 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.declaration import Channel, Task
 from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.runs import environment
+from ncl_tf.runs.configuration import upgraded_evaluation
 
-FORMAT_VERSION = "1.0"  # another first number: older programs cannot use the export
+FORMAT_VERSION = "1.0"  # the first number changes when older programs can no longer use an export
 INTENDED_USE = (
     "Research on online patient monitoring. Not a medical device: "
     "not validated for, and not to be used in, the care of patients."
@@ -16,12 +17,12 @@ INTENDED_USE = (
 
 HOSPITALS = (
     "It learned from the patients, devices and habits of documentation of the hospitals in its data; elsewhere its "
-    "probabilities can be wrong in ways that the numbers above do not show. Judge it on your own data first."
+    "probabilities can be wrong in ways that the numbers above do not show. Evaluate it on your own data first."
 )
-SIMULATED = "It learned from simulated stays and knows nothing of real patients: it shows how an export works, no more."
+SIMULATED = "It learned from simulated stays and knows nothing of real patients: it only demonstrates how an export works."
 BALANCED = (
-    " It was trained with both classes weighted alike, so its probabilities are far above the frequency of the event: rank "
-    "by them, or calibrate them on your own data; they are no risks."
+    " It was trained with both classes weighted alike, so its probabilities are far above the frequency of the event. They are "
+    "scores, not risks: rank by them, or calibrate them on your own data."
 )
 EXAMPLE = """```python
 import numpy as np
@@ -34,7 +35,7 @@ static = np.full([1, {static}], np.nan, np.float32)
 ```"""
 
 
-def describe(
+def make_card(
     cohort: Cohort,
     history: int,
     signatures: list[str],
@@ -42,23 +43,24 @@ def describe(
     run: dict[str, Any],
     evaluation: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The content of model.json.
+    """Collect the content of model.json.
 
     Args:
-        cohort: that the model was trained on.
+        cohort: the data that the model was trained on.
         history: hours of a window.
         signatures: names of the SavedModel's functions.
         config: the run's bindings.
-        run: the run's record; seed, budget, steps are kept of it.
-        evaluation: of a classifier, as in its JSON file; None for an encoder.
+        run: the run's record, of which seed, budget and steps are kept.
+        evaluation: the content of the classifier's evaluation; None for an encoder.
     """
+    evaluation = evaluation and upgraded_evaluation(evaluation)
     raw = cohort.preprocessor is not None
     names = {
         "static": [c.name for c in cohort.preprocessor.dataset.channels if c.static] if raw else None,
         "values": [c.name for c in cohort.preprocessor.dataset.channels if not c.static] if raw else None,
     }
-    task = cohort.task(evaluation["question"]["task"])[1] if evaluation else None
-    judged = ("name", "question", "metrics", "intervals", "protocol", "best_epoch")
+    task = cohort.task(evaluation["settings"]["task"])[1] if evaluation else None
+    kept = ("name", "settings", "metrics", "intervals", "protocol", "best_epoch")
     return {
         "format_version": FORMAT_VERSION,
         "kind": "classifier" if evaluation else "encoder",
@@ -73,7 +75,7 @@ def describe(
             "cohort_checksum": cohort.checksum,
             "source_checksum": cohort.source_checksum,
         },
-        "evaluation": {key: evaluation[key] for key in judged} if evaluation else None,
+        "evaluation": {key: evaluation[key] for key in kept} if evaluation else None,
         "run": {key: run[key] for key in ("seed", "budget", "step")},
         "config": _of_training(config),
         **{key: value for key, value in environment().items() if key in ("code_version", "versions")},
@@ -81,7 +83,7 @@ def describe(
 
 
 def _of_training(config: dict[str, str]) -> dict[str, str]:
-    """Bindings without the cohort's path, which says too much, and without the protocol's, which the evaluation has."""
+    """Select the bindings of the training: not the cohort's path, which is private, nor those of the evaluation."""
     return {
         name: value
         for name, value in config.items()
@@ -90,7 +92,7 @@ def _of_training(config: dict[str, str]) -> dict[str, str]:
 
 
 def class_names(task: Task) -> list[str]:
-    """What each probability is of."""
+    """Name the class that each probability belongs to."""
     if task.kind == "binary":
         return [f"no {task.name}", task.name]
     bounds = [f"{edge:g}" for edge in task.edges]
@@ -99,7 +101,7 @@ def class_names(task: Task) -> list[str]:
 
 
 def model_card(card: dict[str, Any]) -> str:
-    """model_card.md, from model.json's content."""
+    """Write the text of model_card.md from the content of model.json."""
     data, run = card["data"], card["run"]
     ward = "a simulated ward in the form of " if data["simulated"] else ""
     parts = [
@@ -128,8 +130,8 @@ def _task(card: dict[str, Any]) -> str:
     lines = [
         "## Task and performance",
         "",
-        f"Each hour: probabilities of {' | '.join(task['classes'])}. Measured on split `{evaluation['question']['split']}` "
-        f"(evaluation `{evaluation['name']}`); intervals: 95 %, stays resampled.",
+        f"Each hour: probabilities of {' | '.join(task['classes'])}. Measured on split `{evaluation['settings']['split']}` "
+        f"(evaluation `{evaluation['name']}`), with 95 % intervals by resampling stays.",
         "",
         "| metric | value | interval |",
         "|---|---|---|",
@@ -142,7 +144,7 @@ def _task(card: dict[str, Any]) -> str:
         lines += ["", alarm + BALANCED * bool(evaluation["protocol"].get("balanced"))]
     protocol = ", ".join(f"{name} {value}" for name, value in evaluation["protocol"].items())
     return "\n".join(
-        [*lines, "", f"How it was trained on the labels: {protocol}; best epoch {evaluation['best_epoch']}."]
+        [*lines, "", f"Training on the labels: {protocol}; best epoch {evaluation['best_epoch']}."]
     )
 
 
@@ -168,7 +170,7 @@ def _functions(card: dict[str, Any]) -> str:
         hours = f"values[:, {values.index(hour)}] = range(1, 7)  # {hour}\n" if hour in values else ""
         lines += ["", EXAMPLE.format(values=len(values), static=len(static), hours=hours)]
     return "\n".join(
-        ["## Functions", "", "A TensorFlow SavedModel in folder `1`; all numbers float32, `lengths` int32.", "", *lines]
+        ["## Functions", "", "A TensorFlow SavedModel in folder `1`. All numbers are float32, `lengths` int32.", "", *lines]
     )
 
 
@@ -177,8 +179,8 @@ def _channels(preprocessor: dict[str, Any]) -> str:
     lines = [
         "## Raw channels",
         "",
-        "In this order: the columns of `static`, then those of `values`. NaN where not measured. Values outside the range count "
-        "as missing." + (f" {dataset['hour']} rises by one from row to row." if dataset["hour"] else ""),
+        "In this order: the columns of `static`, then those of `values`. NaN means not measured. Values outside the range are "
+        "treated as missing." + (f" {dataset['hour']} rises by one from row to row." if dataset["hour"] else ""),
         "",
         "| channel | unit | range or levels | |",
         "|---|---|---|---|",

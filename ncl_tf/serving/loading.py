@@ -15,26 +15,29 @@ from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays, rows_on_grid
 from ncl_tf.errors import InputError
+from ncl_tf.runs.configuration import upgraded_evaluation
 from ncl_tf.serving.rows import RawRows, floats
 
 MAJOR = 1  # of the format version, which `ncl_tf.serving.card` writes
-VERSION = "1"  # the folder that model.json tells of; TensorFlow Serving wants a number as its name
+VERSION = "1"  # the folder that model.json describes; TensorFlow Serving requires a number as its name
 
 
 def read_card(folder: pathlib.Path) -> dict[str, Any]:
-    """model.json of an export, if it is one that this ncl_tf can use."""
+    """Read model.json of an export, and refuse one that this ncl_tf cannot use."""
     try:
         card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         version = card["format_version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{folder}: not an exported model: no model.json with a format version. bin/export writes exports, and "
-            "RUN/encoder and RUN/evaluations/NAME/classifier are some"
+            f"{folder}: not an exported model: it has no model.json with a format version. bin/export writes exports; "
+            "RUN/encoder and RUN/evaluations/NAME/classifier are exports, too"
         ) from error
     if str(version).split(".")[0] != str(MAJOR):
         raise InputError(
-            f"{folder}: format version {version}; this ncl_tf loads {MAJOR}.x, so use the one that wrote it"
+            f"{folder}: format_version must be {MAJOR}.x, got {version}; use the ncl_tf that wrote the export"
         )
+    if card["evaluation"]:
+        card["evaluation"] = upgraded_evaluation(card["evaluation"])
     return card
 
 
@@ -44,7 +47,7 @@ class Model:
     Attributes:
         card: the content of model.json.
         history: hours of a window.
-        preprocessor: of the raw channels; None if the training cohort had none.
+        preprocessor: prepares raw channels; None if the training cohort had none.
     """
 
     def __init__(self, folder: str | os.PathLike) -> None:
@@ -57,7 +60,7 @@ class Model:
             self._functions = tf.saved_model.load(self.folder / VERSION)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"{self.folder / VERSION}: no whole SavedModel, which model.json beside it tells of"
+                f"{self.folder / VERSION}: must be a complete SavedModel, as model.json beside it describes"
             ) from error
 
     def __repr__(self) -> str:
@@ -65,22 +68,22 @@ class Model:
         return f"<{self.card['kind']} of {self.card['data']['dataset']}{task}: {', '.join(self.card['signatures'])}>"
 
     def embed(self, windows: Any) -> np.ndarray:
-        """Prepared windows [B, history, C] -> representations [B, size]."""
+        """Embed prepared windows: [B, history, C] -> representations [B, size]."""
         return self.call("embed", self._checked(windows))["representations"].numpy()
 
     def predict(self, windows: Any) -> np.ndarray:
-        """Prepared windows [B, history, C] -> class probabilities [B, K]."""
+        """Classify prepared windows: [B, history, C] -> class probabilities [B, K]."""
         return self.call("predict", self._checked(windows))["probabilities"].numpy()
 
     def score(self, rows: Any, static: Any = None) -> np.ndarray:
-        """Class probabilities [T, K] for every row of one stay.
+        """Score one stay: class probabilities [T, K] for each of its rows.
 
         Args:
             rows: a DataFrame with a column for each channel, static ones included, in any order and among others; or an
-                array [T, D] of the channels `card["inputs"]["values"]`. NaN where not measured. Hours rise from row to row;
-                those left out count as hours without measurement.
+                array [T, D] of the channels `card["inputs"]["values"]`. NaN means not measured. Hours must rise from row to
+                row; missing hours are treated as hours without measurements.
             static: with an array, the static values: [S] in the order of `card["inputs"]["static"]`, or by name; [T, S]
-                where they become known later.
+                if they become known later.
         """
         values = self.rows.from_frame(rows) if hasattr(rows, "columns") else self.rows.from_arrays(rows, static)
         hours, lengths = self.rows.hours(values), np.array([len(values)])
@@ -90,68 +93,68 @@ class Model:
         return self.score_stays(stays)[rows_on_grid(lengths, hours)]
 
     def score_stays(self, stays: Stays) -> np.ndarray:
-        """Class probabilities [hours, K] for every hour of many stays: the fastest way."""
+        """Score many stays at once, which is fastest: class probabilities [hours, K] for every hour."""
         values, static = np.ascontiguousarray(stays.values), self.rows.static
         lengths = stays.lengths.astype(np.int32)
         return self.call("score_stays", values[:, static:], values[:, :static], lengths)["probabilities"].numpy()
 
     def stream(self, static: Any = None, state: Any = None) -> "Stream":
-        """Follows one patient hour by hour; `static` as in `score`, `state` that of a stream which goes on here."""
+        """Follow one patient hour by hour; `static` as in `score`, `state` of an earlier stream to resume it."""
         return Stream(self, static, state)
 
     @property
     def dataset(self) -> Dataset:
         """The declaration of the raw channels."""
         if "score_stays" not in self.card["signatures"]:
-            raise InputError(f"{self.folder}: takes no raw values; it has {', '.join(self.card['signatures'])}")
+            raise InputError(f"{self.folder}: takes no raw values; its functions are {', '.join(self.card['signatures'])}")
         return self.preprocessor.dataset
 
     @functools.cached_property
     def rows(self) -> RawRows:
-        """What makes raw rows for this model."""
+        """The converter from users' values to this model's raw rows."""
         return RawRows(self.dataset)
 
     def call(self, name: str, *arguments: np.ndarray) -> dict[str, tf.Tensor]:
-        """A function of the SavedModel, by its name, with arrays or tensors as it takes them."""
+        """Call a function of the SavedModel by its name, with arrays or tensors in the order of its signature."""
         if name not in self.card["signatures"]:
-            raise InputError(f"{self.folder}: has no {name!r}; it has {', '.join(self.card['signatures'])}")
+            raise InputError(f"{self.folder}: the function must be one of {', '.join(self.card['signatures'])}, got {name!r}")
         try:
             return getattr(self._functions, name)(*(tf.convert_to_tensor(argument) for argument in arguments))
         except tf.errors.InvalidArgumentError as error:
             refused = re.search(r"assertion failed: \[(.*?)\]", str(error), re.DOTALL)
             if refused is None:
                 raise
-            raise InputError(refused[1]) from error  # by the graph's own checks
+            raise InputError(refused[1]) from error  # the message of a check in the graph
 
     def _checked(self, windows: Any) -> Any:
         columns = self.card["inputs"]["windows"]["columns"]
         shape = np.shape(windows)
         if len(shape) != 3 or shape[1:] != (self.history, len(columns)):
             expected = f"[samples, {self.history}, {len(columns)}]: {', '.join(columns)}"
-            raise InputError(f"the windows have shape {list(shape)}; expected are {expected}")
+            raise InputError(f"the windows must have shape {expected}, got {list(shape)}")
         return windows if tf.is_tensor(windows) else floats(windows, "the windows")
 
 
 class Stream:
-    """One patient, hour by hour.
+    """Follows one patient hour by hour.
 
     Attributes:
-        state: [1, history - 1, R] float32, all that is remembered; `model.stream(state=...)` goes on from it.
+        state: [1, history - 1, R] float32, all that is remembered; `model.stream(state=...)` resumes from it.
     """
 
     def __init__(self, model: Model, static: Any, state: Any) -> None:
         empty = np.full((1, model.history - 1, len(model.rows.names)), np.nan, np.float32)
         self.state = empty if state is None else floats(state, "the state")
         if self.state.shape != empty.shape:
-            raise InputError(f"the state has shape {list(self.state.shape)}; expected is {list(empty.shape)}")
+            raise InputError(f"the state must have shape {list(empty.shape)}, got {list(self.state.shape)}")
         self._model, self._static = model, model.rows.static_rows(static, 1)
 
     def next(self, row: Any) -> np.ndarray:
-        """Class probabilities [K] of the next hour.
+        """Score the next hour: class probabilities [K].
 
         Args:
-            row: the hour's values by name, those left out being not measured, or an array [D] as in `Model.score`; static
-                values that are among them hold from this hour on.
+            row: the hour's values by name, of which any may be left out as not measured, or an array [D] as in
+                `Model.score`. Static values among them apply from this hour on.
         """
         rows = self._model.rows
         if isinstance(row, Mapping):

@@ -1,4 +1,4 @@
-"""Scores of many stays, and the files that hold them; `bin/predict` is the program."""
+"""Scoring of many raw stays or of a cohort, for `bin/predict`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,13 +20,13 @@ Item = TypeVar("Item")
 
 
 def score_raw(model: Model, stays: Stays, rows: np.ndarray, hours: np.ndarray) -> Scores:
-    """Scores raw stays, as many at once as fill the machine.
+    """Score raw stays, in batches large enough to use the whole machine.
 
     Args:
         model: the export.
         stays: on their hourly grid, channels in the model's order.
-        rows: [rows] of the grid to keep, those that the source has.
-        hours: [rows] as the source counts them.
+        rows: [rows] the rows of the grid that the source has; the others are not returned.
+        hours: [rows] the hours as the source counts them.
     """
     batch = (np.cumsum(stays.lengths) - 1) // BATCH
     probabilities = []
@@ -41,11 +41,11 @@ def score_raw(model: Model, stays: Stays, rows: np.ndarray, hours: np.ndarray) -
 def score_parts(
     model: Model, parts: Iterable[tuple[Stays, np.ndarray, np.ndarray]], progress: Callable[[int], Any]
 ) -> tuple[Scores, dict[str, int]]:
-    """Scores raw stays while the next ones are read, and counts values outside their plausible range by channel.
+    """Score raw stays while the next ones are read, and count values outside their plausible range by channel.
 
     Args:
         model: the export.
-        parts: the other arguments of `score_raw`, some stays at a time.
+        parts: the arguments of `score_raw` after the model, some stays at a time.
         progress: called with the number of stays just scored.
     """
     scores, outside = [], 0
@@ -58,12 +58,12 @@ def score_parts(
 
 
 def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[int], Any]) -> Scores:
-    """Scores a split of a cohort file that was prepared with the model's own preprocessor; `progress` takes hours."""
+    """Score a split of a cohort that was prepared exactly as the model's data; `progress` is called with hours."""
     trained_on = model.card["data"]["cohort_checksum"]
-    if not _same(cohort.preprocessor, model.preprocessor) and cohort.checksum != trained_on:
+    if cohort.checksum != trained_on and (different := _difference(cohort.preprocessor, model.preprocessor)):
         raise InputError(
-            f"{cohort.path}: prepared with other channels or statistics than the model's training cohort "
-            f"(SHA-256 {trained_on}); score its raw source instead"
+            f"{cohort.path}: must be prepared as the model's training cohort (SHA-256 {trained_on}), got another "
+            f"{different}; score its raw source instead"
         )
     data = cohort[split]
     batches = []
@@ -73,21 +73,29 @@ def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[i
     return Scores(data.stay_names, data.lengths, data.hour, np.concatenate(batches))
 
 
-def _same(one: Preprocessor | None, other: Preprocessor | None) -> bool:
-    if one is None or other is None or one.dataset.columns != other.dataset.columns:
-        return False
-    return np.array_equal(one.mean, other.mean) and np.array_equal(one.scale, other.scale)
+def _difference(found: Preprocessor | None, expected: Preprocessor | None) -> str:
+    """Describe the first difference of two preprocessors that changes prepared values; empty if there is none."""
+    if found is None or expected is None:
+        return "preprocessor"
+    if found.dataset.columns != expected.dataset.columns:
+        return "list of channels"
+    pairs = zip(found.dataset.channels, expected.dataset.channels, strict=True)
+    ranges = [(one.low, one.high) == (other.low, other.high) for one, other in pairs]
+    for what, same in (("range", ranges), ("mean", found.mean == expected.mean), ("scale", found.scale == expected.scale)):
+        if not np.all(same):
+            return f"{what} of {found.dataset.channels[np.argmin(same)].name}"
+    return ""
 
 
 def implausible(dataset: Dataset, values: np.ndarray) -> np.ndarray:
-    """[channels] how many of the raw values [hours, channels] lie outside their channel's range and count as missing."""
+    """Count the raw values [hours, channels] outside their channel's range, which are treated as missing: [channels]."""
     low = np.array([-np.inf if c.low is None else c.low for c in dataset.channels], np.float32)
     high = np.array([np.inf if c.high is None else c.high for c in dataset.channels], np.float32)
     return ((values < low) | (values > high)).sum(axis=0)
 
 
 def ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, each made by another thread while the one before is in use."""
+    """Yield the items, each made by another thread while the one before is in use."""
     with ThreadPoolExecutor(1) as pool:
         iterator = iter(items)
         following = pool.submit(next, iterator, None)

@@ -1,8 +1,8 @@
 """Preparation of raw measurements as a TensorFlow graph: what `ncl_tf.data.preprocessing` does, for exported models.
 
 A raw row has one number per declared channel, static channels first: the measured value, a level's code, or NaN. The order of
-steps is the pipeline's: forward fill first, then ranges. So a value outside its range counts as missing until a new one is
-measured, not as the last one before it.
+steps is the pipeline's: forward fill first, then ranges. So a value outside its range is missing until a new one is measured,
+and hides the value before it.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class RawPreprocessor(tf.Module):
         self.scale = tf.Variable(preprocessor.scale[self._source], trainable=False, name="scale")
 
     def fill(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
-        """Forward fill within each stay: [N, R] -> [N, R]; `hour` [N] int32 counts from the stay's first row."""
+        """Fill forward within each stay: [N, R] -> [N, R]; `hour` [N] int32 counts from the stay's first row."""
         values = tf.transpose(rows)
         measured = ~tf.math.is_nan(values)
         # Number the measurements through all channels: each hour's value is the one with the number reached so far ...
@@ -55,7 +55,7 @@ class RawPreprocessor(tf.Module):
         return tf.transpose(tf.where(number > before, filled, np.nan))
 
     def prepare(self, filled: tf.Tensor) -> tf.Tensor:
-        """Ranges, scaling, one-hot, missing = 0: [..., R] -> [..., C]."""
+        """Apply ranges, scaling, one-hot coding and zero imputation: [..., R] -> [..., C]."""
         plausible = tf.where((filled < self._low) | (filled > self._high), np.nan, filled)
         values = tf.gather(plausible, self._source, axis=-1)
         scaled = (values - self.mean) / self.scale
@@ -63,7 +63,7 @@ class RawPreprocessor(tf.Module):
         return tf.where(np.isnan(self._level), scaled, tf.cast(values == self._level, tf.float32))
 
     def check(self, rows: tf.Tensor, before: tf.Tensor) -> None:
-        """Stops the graph at a value that nobody can mean, with a message that says where it is.
+        """Stop the graph at a value that cannot be right, with a message that shows value, place and what is allowed.
 
         Args:
             rows: [N, R] raw.
@@ -82,13 +82,13 @@ class RawPreprocessor(tf.Module):
             self._refuse(rows, wrong[:, None], [self.hour], ["a whole hour, one after the hour of the row before"])
 
     def _refuse(self, rows: tf.Tensor, bad: tf.Tensor, channels: Sequence[int], allowed: list[str]) -> None:
-        """Stops at the first cell that is bad.
+        """Stop at the first bad cell.
 
         Args:
             rows: [N, R] raw.
-            bad: [N, K] bool, for K of the channels.
-            channels: [K] which.
-            allowed: [K] what their cells may hold, or [1] for all of them.
+            bad: [N, K] bool, whether the cell is bad, for K of the channels.
+            channels: [K] their positions.
+            allowed: [K] what their cells may hold, or [1] the same for all.
         """
 
         def stop() -> tf.Tensor:
@@ -100,7 +100,7 @@ class RawPreprocessor(tf.Module):
                 place += [f", {self.channels[self.hour]} ", hour]
             value = tf.strings.as_string(rows[row, channel], shortest=True)
             expected = allowed[0] if len(allowed) == 1 else tf.gather(allowed, column)
-            fault = [", channel ", tf.gather(self.channels, channel), ": ", value, " is not ", expected]
+            fault = [", channel ", tf.gather(self.channels, channel), ": must be ", expected, ", got ", value]
             tf.debugging.Assert(False, [tf.strings.join([*place, *fault])])
             return tf.constant(False)
 

@@ -1,4 +1,4 @@
-"""Raw values as people have them, by name or in arrays, made into the raw rows that exported models take, and checked."""
+"""Conversion of users' raw values, by name or in arrays, to the raw rows that exported models take, with checks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from ncl_tf.errors import InputError
 
 
 class RawRows:
-    """Makes raw rows: R numbers, S static ones first, then D values; NaN where not measured.
+    """Makes raw rows of R numbers: S static ones first, then D values; NaN means not measured.
 
     Args:
         dataset: declares the channels.
@@ -25,10 +25,10 @@ class RawRows:
         self.hour = self.names.index(dataset.hour) if dataset.hour else None
 
     def from_frame(self, frame: Any) -> np.ndarray:
-        """A DataFrame with a column for each channel, in any order and among others -> [T, R]."""
+        """Convert a DataFrame with a column for each channel, in any order and among others, to [T, R]."""
         missing = [name for name in self.names if name not in frame.columns]
         if missing:
-            raise InputError(f"the table has no column {', '.join(missing)}; expected are {', '.join(self.names)}")
+            raise InputError(f"the table must have the columns {', '.join(self.names)}; it has no {', '.join(missing)}")
         rows = np.full((len(frame), len(self.names)), np.nan, np.float32)
         for position, channel in enumerate(self.channels.values()):
             column = frame[channel.name]
@@ -37,15 +37,15 @@ class RawRows:
         return rows
 
     def from_arrays(self, values: Any, static: Any) -> np.ndarray:
-        """Values [T, D] and static values [S], [T, S] or by name -> [T, R]."""
+        """Convert values [T, D] and static values [S], [T, S] or by name to [T, R]."""
         values = floats(values, "the values")
         if values.ndim != 2 or values.shape[1] != len(self.value_names):
             expected = f"[hours, {len(self.value_names)}]: {', '.join(self.value_names)}"
-            raise InputError(f"the values have shape {list(values.shape)}; expected are {expected}")
+            raise InputError(f"the values must have shape {expected}, got {list(values.shape)}")
         return np.concatenate([self.static_rows(static, len(values)), values], axis=1)
 
     def static_rows(self, static: Any, count: int) -> np.ndarray:
-        """Static values [S], [T, S], by name, or None: not known -> [T, S]."""
+        """Convert static values [S], [T, S], by name or None (unknown) to [T, S]."""
         if static is None:
             return np.full((count, self.static), np.nan, np.float32)
         if isinstance(static, Mapping):
@@ -55,43 +55,43 @@ class RawRows:
             return np.repeat(static[None], count, axis=0)
         if static.shape != (count, self.static):
             expected = f"[{self.static}] or [{count}, {self.static}]: {', '.join(self.static_names) or 'none'}"
-            raise InputError(f"the static values have shape {list(static.shape)}; expected are {expected}")
+            raise InputError(f"the static values must have shape {expected}, got {list(static.shape)}")
         return static
 
     def from_names(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Values by the channels' names, those left out being not measured -> [R]."""
+        """Convert values by the channels' names to [R]; names that are left out are not measured."""
         row = np.full(len(self.names), np.nan, np.float32)
         for name, value in values.items():
             if name not in self.channels:
-                raise InputError(f"no channel {name!r}; expected are {', '.join(self.names)}")
+                raise InputError(f"a channel must be one of {', '.join(self.names)}, got {name!r}")
             if value is not None and value == value:
                 row[self.names.index(name)] = _code(self.channels[name], value, "the row")
         return row
 
     def hours(self, rows: np.ndarray) -> np.ndarray:
-        """[T] the hour of each row [T, R], whole and rising; 0, 1, 2, ... where no channel holds it."""
+        """Read the hour of each row [T, R], whole and rising: [T]; 0, 1, 2, ... if no channel holds it."""
         if not len(rows):
-            raise InputError("the stay has no rows; allowed: one per hour, at least one")
+            raise InputError("a stay must have one row or more, got no rows")
         if self.hour is None:
             return np.arange(len(rows))
         hours, name = rows[:, self.hour], self.names[self.hour]
         for row in np.flatnonzero(~np.isfinite(hours) | (hours != np.floor(hours))):
-            raise InputError(f"row {row}, channel {name}: {hours[row]:g} is not a whole hour")
+            raise InputError(f"row {row}, channel {name}: must be a whole hour, got {hours[row]:g}")
         for row in np.flatnonzero(np.diff(hours) <= 0) + 1:
-            raise InputError(f"row {row}, channel {name}: {hours[row]:g} follows {hours[row - 1]:g}; hours must rise")
+            raise InputError(f"row {row}, channel {name}: hours must rise, got {hours[row]:g} after {hours[row - 1]:g}")
         return hours
 
 
 def floats(values: Any, what: str) -> np.ndarray:
-    """As float32 array."""
+    """Convert to a float32 array; `what` names the values in errors."""
     try:
         return np.asarray(values, np.float32)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} are not an array of numbers: {error}") from error
+        raise InputError(f"{what} must be an array of numbers, got {error}") from error
 
 
 def _code(channel: Channel, value: Any, where: str) -> float:
     try:
         return channel.code(str(value))
     except ValueError as error:
-        raise InputError(f"{where}, channel {channel.name}: {str(value)!r} is not {channel.allowed}") from error
+        raise InputError(f"{where}, channel {channel.name}: must be {channel.allowed}, got {str(value)!r}") from error

@@ -1,4 +1,4 @@
-"""The functions of an exported model, as TensorFlow graphs: from prepared windows, from raw stays, and hour by hour.
+"""The functions of an exported model as TensorFlow graphs: on prepared windows, on raw stays, and hour by hour.
 
 T is the model's history, 48 hours in the paper. The state that follows a patient is a plain tensor [T - 1, R]: the raw values of
 the last T - 1 hours, forward filled, NaN where nothing is known yet. An hour before the stay and one in which nothing is known
@@ -17,7 +17,7 @@ Specs = list[tf.TensorSpec]
 
 
 class EncoderFunctions:
-    """embed: prepared windows [B, T, C] -> representations [B, size]."""
+    """The function of an encoder, `embed`: prepared windows [B, T, C] -> representations [B, size]."""
 
     def __init__(self, encoder: Encoder, columns: int) -> None:
         self.encoder = encoder
@@ -25,11 +25,11 @@ class EncoderFunctions:
 
     @property
     def signatures(self) -> dict[str, Specs]:
-        """Name of each function and what it takes."""
+        """The name of each function with the tensors that it takes."""
         return {"embed": [self.windows]}
 
     def embed(self, windows: tf.Tensor) -> Outputs:
-        """Representations [B, size] of prepared windows."""
+        """Embed prepared windows [B, T, C]: representations [B, size]."""
         return {"representations": self.encoder(windows)}
 
 
@@ -37,8 +37,8 @@ class ClassifierFunctions(EncoderFunctions):
     """`embed`, `predict` from prepared windows and, where there is a preprocessor, the functions of raw values.
 
     Args:
-        classifier: of prepared windows.
-        columns: C, of a prepared window.
+        classifier: takes prepared windows.
+        columns: the number C of columns of a prepared window.
         raw: prepares raw values: D dynamic and S static channels, R = S + D.
     """
 
@@ -48,7 +48,7 @@ class ClassifierFunctions(EncoderFunctions):
 
     @property
     def signatures(self) -> dict[str, Specs]:
-        """Name of each function and what it takes; the first one is the server's default."""
+        """The name of each function with the tensors that it takes; the first one is the server's default."""
         prepared = {**super().signatures, "predict": [self.windows]}
         if self.raw is None:
             return prepared
@@ -62,11 +62,11 @@ class ClassifierFunctions(EncoderFunctions):
         return {"score_stay": rows, "score_stays": [*rows, lengths], "score_next": [*rows, state], **prepared}
 
     def predict(self, windows: tf.Tensor) -> Outputs:
-        """Class probabilities [B, K] of prepared windows."""
+        """Classify prepared windows [B, T, C]: probabilities [B, K]."""
         return {"probabilities": self.classifier(windows)}
 
     def score_stay(self, values: tf.Tensor, static: tf.Tensor) -> Outputs:
-        """Probabilities for every hour of one stay.
+        """Score every hour of one stay.
 
         Args:
             values: [N, D] raw, NaN where not measured.
@@ -82,10 +82,10 @@ class ClassifierFunctions(EncoderFunctions):
         return self.score_stays(values, static, hours[None])
 
     def score_stays(self, values: tf.Tensor, static: tf.Tensor, lengths: tf.Tensor) -> Outputs:
-        """Probabilities for every hour of many stays, whose rows are stacked: what `bin/predict` calls.
+        """Score every hour of many stays, whose rows are stacked; `bin/predict` calls it.
 
-        Windows of one stay share most of their computation, and many stays fill the machine; so this is much faster than
-        `score_stay` for each, and than `predict` on windows.
+        Windows of one stay share most of their computation, and many stays use the whole machine, so this is much faster
+        than `score_stay` for each stay or `predict` on windows.
 
         Args:
             values: [N, D] raw, stay after stay, NaN where not measured.
@@ -101,7 +101,7 @@ class ClassifierFunctions(EncoderFunctions):
                 tf.reduce_sum(lengths), tf.shape(values)[0], "lengths do not sum to the rows of values"
             ),
         ]
-        with tf.control_dependencies(checks):  # before anything else fails
+        with tf.control_dependencies(checks):  # their messages must come before those of other operations
             lengths = tf.identity(lengths)
         rows = tf.concat([static, values], axis=1)
         hour = tf.range(tf.shape(rows)[0]) - tf.repeat(tf.cumsum(lengths, exclusive=True), lengths)
@@ -110,12 +110,12 @@ class ClassifierFunctions(EncoderFunctions):
         return {"probabilities": self.classifier.head(self.encoder.stays(prepared, hour))}
 
     def score_next(self, values: tf.Tensor, static: tf.Tensor, state: tf.Tensor) -> Outputs:
-        """Probabilities for one more hour of each of B patients, and the state to hand over next time.
+        """Score one more hour of each of B patients, and return the state to pass on in the next hour.
 
         Args:
             values: [B, D] raw, NaN where not measured.
             static: [B, S] raw; NaN where unchanged.
-            state: [B, T - 1, R] what was returned an hour ago; all NaN at the first hour.
+            state: [B, T - 1, R] the state that was returned an hour ago; all NaN at the first hour.
 
         Returns:
             probabilities [B, K], state [B, T - 1, R].

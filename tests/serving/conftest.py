@@ -1,4 +1,4 @@
-"""A run that was trained for a moment, judged and exported, and a place without this project to load it in."""
+"""A run that was trained briefly, evaluated and exported, and an environment without this project to load it in."""
 
 import pathlib
 import subprocess
@@ -47,7 +47,7 @@ class Exported(NamedTuple):
 
 @pytest.fixture(scope="session")
 def export() -> Callable[..., Exported]:
-    """Trains NCL(n_w) on a cohort with the given macros, judges it by an MLP head of one epoch and exports it."""
+    """Trains NCL(n_w) on a cohort with the given macros, evaluates it with an MLP head of one epoch and exports it."""
 
     def export(cohort: pathlib.Path, run: pathlib.Path, **macros: object) -> Exported:
         params = {"cohort": str(cohort), "jit_compile": False, "max_epochs": 1, "train.highest_rate": 0.01} | macros
@@ -94,7 +94,7 @@ def model(exported: Exported) -> Model:
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Runs Python code where TensorFlow and numpy are all there is; gives what it prints."""
+    """Run Python code where only TensorFlow and numpy can be imported; return what it prints."""
     folder = tmp_path_factory.mktemp("elsewhere")
 
     def run(code: str, *arguments: object) -> str:

@@ -1,17 +1,16 @@
 """bin/export and bin/predict, as users run them."""
 
+import json
 import pathlib
 import shutil
 
+import h5py
 import numpy as np
 import pyarrow.parquet
 import pytest
 
 from ncl_tf.data import Cohort
-from ncl_tf.data.cohort import write_cohort
-from ncl_tf.data.datasets import PHYSIONET2019
-from ncl_tf.data.sources import physionet2019, raw
-from ncl_tf.data.splits import random_split
+from ncl_tf.data.sources import raw
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.predictions import Scores, write
 from ncl_tf.serving import predict
@@ -110,13 +109,30 @@ def test_a_cohort_is_scored_as_evaluated(model, exported, ward_cohort, tmp_path)
     assert (tmp_path / "out/predictions.csv").read_text().startswith('"stay","hour","probability_0","probability_1"\n')
 
 
-def test_a_cohort_with_other_columns_or_statistics_is_refused(model, ward, mimic_ward_cohort, tmp_path):
-    read, _ = physionet2019.read_stays([ward])
-    split = random_split(read.ever_positive(), seed=5)  # other stays to train on, so other means
-    write_cohort(tmp_path / "other.h5", PHYSIONET2019, read, split, "")
-    for cohort in map(Cohort, (mimic_ward_cohort, tmp_path / "other.h5")):
-        with pytest.raises(InputError, match="prepared with other channels or statistics"):
-            predict.score_cohort(model, cohort, "test", lambda hours: None)
+def test_a_cohort_of_another_model_is_refused(model, mimic_ward_cohort):
+    with pytest.raises(InputError, match=f"{mimic_ward_cohort}: .*got another list of channels"):
+        predict.score_cohort(model, Cohort(mimic_ward_cohort), "test", lambda hours: None)
+
+
+@pytest.mark.parametrize("what", ["mean", "scale", "high", "checksum alone"])
+def test_a_cohort_that_was_prepared_otherwise_in_one_number_is_refused(model, ward_cohort, tmp_path, what):
+    """The cohort of training, with one number of HR's preparation changed, or with a changed remark that has no effect."""
+    path = shutil.copy(ward_cohort, tmp_path / "other.h5")
+    with h5py.File(path, "r+") as file:
+        preparation = json.loads(file.attrs["preprocessor"])
+        position = [channel["name"] for channel in preparation["dataset"]["channels"]].index("HR")
+        if what in preparation:
+            preparation[what][position] *= 2
+        elif what == "high":
+            preparation["dataset"]["channels"][position]["high"] = 250
+        else:
+            preparation["dataset"]["channels"][position]["unit"] = "per minute"
+        file.attrs["preprocessor"] = json.dumps(preparation)
+    if what == "checksum alone":
+        assert len(predict.score_cohort(model, Cohort(path), "test", lambda hours: None).hours)
+        return
+    with pytest.raises(InputError, match=f"other.h5: .*got another {'range' if what == 'high' else what} of HR"):
+        predict.score_cohort(model, Cohort(path), "test", lambda hours: None)
 
 
 def test_files_without_labels_are_read(model, stays, tmp_path):
@@ -147,7 +163,7 @@ def test_many_hours_are_scored_in_batches_of_whole_stays(model, stays, monkeypat
         (lambda cells: cells.pop(), "line 3: 40 cells, expected 41"),
     ],
 )
-def test_a_bad_file_is_told_with_its_place(model, stays, tmp_path, change, message):
+def test_errors_name_the_place_in_a_bad_file(model, stays, tmp_path, change, message):
     path = sorted(stays.iterdir())[1]
     lines = path.read_text().splitlines()
     cells = lines[2].split("|")
@@ -161,11 +177,11 @@ def test_a_bad_file_is_told_with_its_place(model, stays, tmp_path, change, messa
 def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_cohort, tmp_path):
     (tmp_path / "hourly.csv").write_text("stay,hour,HR\n1,0,80\n")
     with pytest.raises(InputError, match="no column 'ICULOS', which the model wants; it has stay, hour, HR"):
-        raw.read([tmp_path / "hourly.csv"], model.dataset, "stay", None)
+        raw.read_raw([tmp_path / "hourly.csv"], model.dataset, "stay", None)
     with pytest.raises(InputError, match="a table or a cohort is scored alone"):
-        raw.read([tmp_path / "hourly.csv", stays], model.dataset, "stay", None)
+        raw.read_raw([tmp_path / "hourly.csv", stays], model.dataset, "stay", None)
     with pytest.raises(InputError, match="channels that the challenge's .psv files do not have: Height, Hours"):
-        raw.read([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)
+        raw.read_raw([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)
     bins = Scores(np.array(["a"]), np.array([1]), np.array([0]), np.full((1, 10), 0.1))
     with pytest.raises(InputError, match="for binary tasks; choose csv or parquet"):
         write(tmp_path / "out", bins, "psv")

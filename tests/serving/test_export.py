@@ -15,11 +15,11 @@ from ncl_tf.data import Channel, Cohort, Dataset, Stays, Task, write_cohort
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.errors import InputError
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import make_head
 from ncl_tf.serving.export import copy_of_run, export_classifier
+from refusals import refused
 
 SCORE = """
 import sys
@@ -60,7 +60,7 @@ def test_without_this_project_raw_stays_score_as_evaluated(exported, raw_stays, 
     assert printed.strip() == str(["embed", "predict", "score_next", "score_stay", "score_stays", "serving_default"])
     results = np.load(tmp_path / "out.npz")
     everything = np.concatenate(list(exported.predictions.values()))
-    assert np.ptp(everything[:, 1]) > 0.01  # predictions that tell hours apart
+    assert np.ptp(everything[:, 1]) > 0.01  # predictions that differ from hour to hour
     for stay, expected in exported.predictions.items():
         np.testing.assert_allclose(results[stay], expected, rtol=0, atol=1e-5)
         np.testing.assert_allclose(results[f"stream_{stay}"], expected, rtol=0, atol=1e-5)
@@ -128,25 +128,25 @@ def test_a_copy_outlives_its_run_bit_for_bit(exported, model, raw_stays, tmp_pat
 def test_which_export_of_a_run(exported, tmp_path):
     run = shutil.copytree(exported.run, tmp_path / "run")
     shutil.copytree(run / "evaluations/sepsis-mlp", run / "evaluations/sepsis-linear")
-    with pytest.raises(InputError, match=r"several evaluations; choose one by --evaluation=sepsis-linear\|sepsis-mlp"):
+    with refused(run, "--evaluation=sepsis-linear|sepsis-mlp"):
         copy_of_run(run, None, tmp_path / "out")
-    with pytest.raises(InputError, match="no classifier of an evaluation 'sepsis'; there is sepsis-linear, sepsis-mlp"):
+    with refused(run, "'sepsis'", "sepsis-linear, sepsis-mlp"):
         copy_of_run(run, "sepsis", tmp_path / "out")
     assert copy_of_run(run, "sepsis-mlp", tmp_path / "out").parts[-2:] == ("sepsis-mlp", "classifier")
-    with pytest.raises(InputError, match="out: exists already"):
+    with refused(tmp_path / "out", "--output"):
         copy_of_run(run, "sepsis-mlp", tmp_path / "out")
     shutil.rmtree(run / "evaluations")
     assert copy_of_run(run, None, tmp_path / "copy").name == "encoder"
     shutil.rmtree(run / "encoder")
-    with pytest.raises(InputError, match="has not finished: no encoder/model.json"):
+    with refused(run, "no exported encoder", "bin/train"):
         copy_of_run(run, None, tmp_path / "nothing")
-    with pytest.raises(InputError, match="not a run directory: no run.json"):
+    with refused(tmp_path, "run.json"):
         copy_of_run(tmp_path, None, tmp_path / "nothing")
-    with pytest.raises(InputError, match="nowhere: no such folder"):
+    with refused(tmp_path / "nowhere"):
         copy_of_run(tmp_path / "nowhere", None, tmp_path / "nothing")
 
 
-def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
+def test_the_card_states_what_a_user_must_know(exported, ward_cohort):
     card = json.loads((exported.folder / "model.json").read_text())
     cohort = Cohort(ward_cohort)
     channels = {channel["name"]: channel for channel in card["preprocessor"]["dataset"]["channels"]}
@@ -161,6 +161,7 @@ def test_the_card_says_what_a_user_must_know(exported, ward_cohort):
     evaluation = json.loads((exported.run / "evaluations/sepsis-mlp.json").read_text())
     assert card["evaluation"]["metrics"] == evaluation["metrics"]
     assert card["evaluation"]["intervals"] == evaluation["intervals"]
+    assert card["evaluation"]["settings"]["task"] == "sepsis"
     assert card["config"]["alpha"] == "0.4"
     assert "cohort" not in card["config"]  # a path on the maker's machine
     assert card["versions"]["tensorflow"] == tf.__version__
@@ -198,7 +199,7 @@ def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort,
     model = ncl_tf.load(tmp_path / "model")
     windows = np.random.default_rng(0).normal(size=(3, 48, 40)).astype(np.float32)
     np.testing.assert_allclose(model.predict(windows), classifier(windows), rtol=0, atol=1e-6)
-    with pytest.raises(InputError, match="takes no raw values; it has embed, predict"):
+    with refused(tmp_path / "model", "raw values", "embed, predict"):
         model.score(np.zeros((1, 35)))
 
 

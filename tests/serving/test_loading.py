@@ -1,4 +1,4 @@
-"""`ncl_tf.load`: scores by name and by array, streams, and refusals that say what was expected."""
+"""`ncl_tf.load`: scores by name and by array, streams, and refusals that name value, place and what is allowed."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import ncl_tf
-from ncl_tf.errors import InputError
+from refusals import refused
 
 HOUR = 0  # position of ICULOS among the values
 STATIC = {"Age": 61, "Gender": 1, "HospAdmTime": -3}
@@ -35,7 +35,7 @@ def test_streaming_equals_batch(model, hours):
     assert stream.state.shape == (1, 23, 40)
 
 
-def test_a_stream_goes_on_from_its_state(model):
+def test_a_stream_resumes_from_its_state(model):
     values, static = make_stay(60)
     stream = model.stream(static)
     for row in values[:50]:
@@ -91,25 +91,25 @@ def with_cell(row: int, column: int, value: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("values", "static", "message"),
+    ("values", "static", "named"),
     [
-        (np.zeros((3, 34)), None, r"shape \[3, 34\]; expected are \[hours, 35\]: ICULOS, HR, O2Sat"),
-        (np.zeros(35), None, r"shape \[35\]; expected are \[hours, 35\]"),
-        (np.zeros((0, 35)), None, "no rows"),
-        (make_stay(3)[0], [1, 2, 3], r"static values have shape \[3\]; expected are \[5\] or \[3, 5\]: Gender, Unit1"),
-        (make_stay(3)[0], {"Sex": 1}, "no channel 'Sex'; expected are Gender"),
-        (make_stay(3)[0], {"Gender": "f"}, "channel Gender: 'f' is not one of 0, 1"),
-        (with_cell(3, 1, np.inf), None, "row 3, ICULOS 4, channel HR: inf is not a finite number"),
-        (with_cell(2, HOUR, 2), None, "row 2, channel ICULOS: 2 follows 2; hours must rise"),
-        (with_cell(2, HOUR, 1.5), None, "row 2, channel ICULOS: 1.5 is not a whole hour"),
-        (with_cell(2, HOUR, np.nan), None, "row 2, channel ICULOS: nan is not a whole hour"),
-        (with_cell(4, HOUR, 1e6), None, "hours 1 to 1000000; a stay has at most 100000 hours"),
-        (make_stay(3)[0], [2, 0, 1, 60, -1], "channel Gender: 2 is not one of 0, 1"),
-        ([["a"] * 35], None, "the values are not an array of numbers"),
+        (np.zeros((3, 34)), None, ("[3, 34]", "[hours, 35]: ICULOS, HR, O2Sat")),
+        (np.zeros(35), None, ("[35]", "[hours, 35]")),
+        (np.zeros((0, 35)), None, ("no rows",)),
+        (make_stay(3)[0], [1, 2, 3], ("static values", "[3]", "[5] or [3, 5]: Gender, Unit1")),
+        (make_stay(3)[0], {"Sex": 1}, ("'Sex'", "Gender, Unit1")),
+        (make_stay(3)[0], {"Gender": "f"}, ("channel Gender", "'f'", "one of 0, 1")),
+        (with_cell(3, 1, np.inf), None, ("row 3, ICULOS 4, channel HR", "inf", "a finite number")),
+        (with_cell(2, HOUR, 2), None, ("row 2, channel ICULOS", "2 after 2")),
+        (with_cell(2, HOUR, 1.5), None, ("row 2, channel ICULOS", "1.5", "a whole hour")),
+        (with_cell(2, HOUR, np.nan), None, ("row 2, channel ICULOS", "nan", "a whole hour")),
+        (with_cell(4, HOUR, 1e6), None, ("1 to 1000000", "100000 hours")),
+        (make_stay(3)[0], [2, 0, 1, 60, -1], ("channel Gender", "got 2", "one of 0, 1")),
+        ([["a"] * 35], None, ("the values", "array of numbers")),
     ],
 )
-def test_a_bad_stay_is_refused(model, values, static, message):
-    with pytest.raises(InputError, match=message):
+def test_a_bad_stay_is_refused(model, values, static, named):
+    with refused(*named):
         model.score(values, static)
 
 
@@ -118,42 +118,42 @@ def test_a_bad_hour_of_a_stream_is_refused_and_changes_nothing(model):
     stream = model.stream(static)
     stream.next(values[0])
     before = stream.state
-    for row, message in (
-        (values[0], "ICULOS 1, channel ICULOS: 1 is not a whole hour, one after the hour of the row before"),
-        (values[2], "channel ICULOS: 3 is not a whole hour, one after"),
-        ({"ICULOS": 2, "Heart rate": 80}, "no channel 'Heart rate'; expected are"),
-        ({"ICULOS": 2, "HR": float("inf")}, "channel HR: 'inf' is not a number"),
-        (values[1][:-1], r"expected are \[hours, 35\]"),
+    for row, *named in (
+        (values[0], "ICULOS 1, channel ICULOS", "got 1", "one after the hour of the row before"),
+        (values[2], "channel ICULOS", "got 3", "one after the hour of the row before"),
+        ({"ICULOS": 2, "Heart rate": 80}, "'Heart rate'", "Gender, Unit1"),
+        ({"ICULOS": 2, "HR": float("inf")}, "channel HR", "'inf'", "a number"),
+        (values[1][:-1], "[hours, 35]", "[1, 34]"),
     ):
-        with pytest.raises(InputError, match=message):
+        with refused(*named):
             stream.next(row)
     assert stream.state is before
     np.testing.assert_allclose(stream.next(values[1]), model.score(values[:2], static)[1], rtol=0, atol=1e-6)
-    with pytest.raises(InputError, match=r"state has shape \[23, 40\]; expected is \[1, 23, 40\]"):
+    with refused("state", "[23, 40]", "[1, 23, 40]"):
         model.stream(state=np.zeros((23, 40)))
 
 
 def test_windows_of_another_shape_are_refused(model):
-    with pytest.raises(InputError, match=r"shape \[2, 48, 40\]; expected are \[samples, 24, 40\]: Gender"):
+    with refused("[2, 48, 40]", "[samples, 24, 40]: Gender"):
         model.predict(np.zeros((2, 48, 40)))
 
 
 def test_other_folders_are_refused(exported, tmp_path):
     for folder in (tmp_path / "none", tmp_path, exported.run):
-        with pytest.raises(InputError, match="not an exported model"):
+        with refused(folder, "model.json"):
             ncl_tf.load(folder)
     other = shutil.copytree(exported.folder, tmp_path / "other")
     card = json.loads((other / "model.json").read_text())
     (other / "model.json").write_text(json.dumps(card | {"format_version": "1.7"}))
     assert ncl_tf.load(other).card["format_version"] == "1.7"
     (other / "model.json").write_text(json.dumps(card | {"format_version": "2.0"}))
-    with pytest.raises(InputError, match=r"format version 2.0; this ncl_tf loads 1.x"):
+    with refused(other, "2.0", "1.x"):
         ncl_tf.load(other)
     (other / "model.json").write_text(json.dumps(card))
-    (other / "2").mkdir()  # for a server that takes the newest; not what model.json tells of
+    (other / "2").mkdir()  # for a server that takes the newest; not what model.json describes
     assert ncl_tf.load(other).card == card
     shutil.rmtree(other / "1")
-    with pytest.raises(InputError, match="no whole SavedModel"):
+    with refused(other / "1", "SavedModel"):
         ncl_tf.load(other)
 
 

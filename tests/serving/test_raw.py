@@ -76,15 +76,15 @@ def test_by_hand(small):
 @pytest.mark.parametrize(
     ("cell", "value", "message"),
     [
-        ((1, 2), np.inf, "row 1, hour 6, channel HR: inf is not a finite number, or NaN where not measured"),
-        ((0, 0), 2, "row 0, hour 5, channel sex: 2 is not one of 0, 1"),
-        ((2, 3), 3.5, "row 2, hour 7, channel GCS: 3.5 is not one of 3, 4, 5"),
-        ((2, 1), 6, "row 2, hour 6, channel hour: 6 is not a whole hour, one after the hour of the row before"),
-        ((1, 1), NAN, "row 1, hour nan, channel hour: nan is not a whole hour, one after"),
-        ((0, 1), 4.5, "row 0, hour 4.5, channel hour: 4.5 is not a whole hour, one after"),
+        ((1, 2), np.inf, "row 1, hour 6, channel HR: must be a finite number, or NaN where not measured, got inf"),
+        ((0, 0), 2, "row 0, hour 5, channel sex: must be one of 0, 1, got 2"),
+        ((2, 3), 3.5, "row 2, hour 7, channel GCS: must be one of 3, 4, 5, got 3.5"),
+        ((2, 1), 6, "row 2, hour 6, channel hour: must be a whole hour, one after the hour of the row before, got 6"),
+        ((1, 1), NAN, "row 1, hour nan, channel hour: must be a whole hour, one after the hour of the row before, got nan"),
+        ((0, 1), 4.5, "row 0, hour 4.5, channel hour: must be a whole hour, one after the hour of the row before, got 4.5"),
     ],
 )
-def test_what_nobody_can_mean_is_refused(small, cell, value, message):
+def test_values_that_cannot_be_right_are_refused(small, cell, value, message):
     rows = np.array([[1, 5, 90, 3], [NAN, 6, NAN, NAN], [0, 7, 80, 5]], np.float32)
     before = np.concatenate([np.full((1, 4), NAN), rows[:-1]]).astype(np.float32)
     check = tf.function(small.check, autograph=False)

@@ -92,7 +92,7 @@ def read_listfile(data: bytes, where: str) -> list[Row]:
     return rows
 
 
-def read_labels(row: Row, length: int, shift: int) -> np.ndarray:
+def read_label_lists(row: Row, length: int, shift: int) -> np.ndarray:
     """Labels of one stay [length, tasks]: entry j on row j + shift; masked and absent entries are NaN."""
     labels = np.full((length, len(MIMIC3_BENCHMARK.tasks)), np.nan, np.float32)
     for position, task in enumerate(MIMIC3_BENCHMARK.tasks):
@@ -210,16 +210,16 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
                 into.append(part)
             bar.update(len(chunk))
     lengths = np.array([int(np.ceil(row["hours"])) + 1 for row, _, _ in rows])
-    grid = on_grid(np.concatenate(counts), np.concatenate(times), np.concatenate(values), lengths, carry_back)
+    grid = _on_grid(np.concatenate(counts), np.concatenate(times), np.concatenate(values), lengths, carry_back)
     labels = np.concatenate(
-        [read_labels(row, length, shift) for (row, _, _), length in zip(rows, lengths, strict=True)]
+        [read_label_lists(row, length, shift) for (row, _, _), length in zip(rows, lengths, strict=True)]
     )
     membership = np.array([split for _, split, _ in rows])
     split = {name: np.flatnonzero(membership == name) for name in SPLITS}
     return Stays(names, lengths, grid, labels, archives.is_ward(path, ".csv")), split, digest.hexdigest()
 
 
-def on_grid(
+def _on_grid(
     counts: np.ndarray, time: np.ndarray, values: np.ndarray, lengths: np.ndarray, carry_back: bool
 ) -> np.ndarray:
     """Events -> hourly values; the hour column holds the hour."""

@@ -28,7 +28,7 @@ class RawStays(NamedTuple):
     hours: np.ndarray
 
 
-def read(paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | None) -> tuple[int, Iterator[RawStays]]:
+def read_raw(paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | None) -> tuple[int, Iterator[RawStays]]:
     """The number of stays in the given sources, and the stays, some at a time.
 
     Args:
@@ -61,7 +61,7 @@ def psv_stays(paths: list[pathlib.Path], dataset: Dataset) -> tuple[int, Iterato
             names, where, read = zip(*members[start : start + CHUNK], strict=True)
             lengths, values = physionet2019.parse([text() for text in read], list(where), columns)
             hours = values[:, columns.index("ICULOS")]
-            yield on_grid(np.array(names), lengths, hours, values[:, order], dataset)
+            yield _on_grid(np.array(names), lengths, hours, values[:, order], dataset)
 
     return len(members), chunks()
 
@@ -71,10 +71,10 @@ def table_stays(path: pathlib.Path, dataset: Dataset, stay: str, hour: str) -> R
     columns = [stay, hour, *(channel.name for channel in dataset.channels)]
     rows, place = table.open_table(path, list(dict.fromkeys(columns)), "the model wants")
     names, index, _, hours, values = table.read_rows(rows, dataset, stay, hour, place)
-    return on_grid(names, np.bincount(index), hours, values, dataset)
+    return _on_grid(names, np.bincount(index), hours, values, dataset)
 
 
-def on_grid(
+def _on_grid(
     names: np.ndarray, lengths: np.ndarray, hours: np.ndarray, values: np.ndarray, dataset: Dataset
 ) -> RawStays:
     """Rows with gaps -> stays without."""

@@ -179,7 +179,7 @@ def evenly(groups: dict[str, Any], most: int) -> dict[str, Any]:
 def _labels(folders: Sequence[pathlib.Path]) -> list[str]:
     """The same for runs that lie in one folder and differ in the seed only; other runs have other ones."""
     resolved = [folder.resolve() for folder in folders]
-    return files.told_apart([folder.with_name(re.sub(r"-seed\d+$", "", folder.name)) for folder in resolved])
+    return files.shortest_unique_suffixes([folder.with_name(re.sub(r"-seed\d+$", "", folder.name)) for folder in resolved])
 
 
 def facts(groups: Iterable[Sequence[Run]], drawn: str = "") -> str:

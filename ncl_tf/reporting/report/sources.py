@@ -67,7 +67,7 @@ def trainings(sources: Sequence[Source]) -> list[Training]:
 def read(folders: Sequence[pathlib.Path]) -> list[Source]:
     """Reads the folders, each once; refuses what is neither kind or has nothing finished in it."""
     once = {folder.resolve(): folder for folder in folders}
-    return [_read(folder, name) for folder, name in zip(once.values(), files.told_apart(list(once)), strict=True)]
+    return [_read(folder, name) for folder, name in zip(once.values(), files.shortest_unique_suffixes(list(once)), strict=True)]
 
 
 def _read(folder: pathlib.Path, name: str) -> Source:

@@ -119,7 +119,7 @@ def test_own_neighborhood_is_trained_and_evaluated(folder, python):
 def test_tables_are_made_from_results():
     made = re.findall(r"<!-- (\w+): made by `make tables`[^>]*-->\n\|", TEXT)
     assert made == ["physionet2019_laptop", "limited_labels_physionet2019_laptop", "benchmarks"]
-    assert readme.build(TEXT, ROOT / "results") == TEXT
+    assert readme.build_readme(TEXT, ROOT / "results") == TEXT
 
 
 def check_origin(record: dict) -> None:

@@ -62,7 +62,7 @@ def evaluate(
     scores, predictions = judge.score(judged, question.split)
     result = {
         "name": question.name,
-        "question": dataclasses.asdict(question),
+        "settings": dataclasses.asdict(question),
         **scores,
         "best_epoch": judged.fitted.best_epoch,
         "curve": judged.fitted.curve,

@@ -59,4 +59,4 @@ class EvaluationSettings:
 
 def share_of_labels(result: Mapping[str, Any]) -> float:
     """Fraction of the training stays whose labels were used, by the head of a result or by End-to-End before it was judged."""
-    return result["question"]["labels"] * float(result["config"].get("end_to_end.labels", 1))
+    return result["settings"]["labels"] * float(result["config"].get("end_to_end.labels", 1))

@@ -1,4 +1,4 @@
-"""A table of ours beside the paper's: means over seeds, bold by the paper's rule, differences; in four forms."""
+"""Our results beside the paper's: means over seeds, bold by the paper's rule, differences; as Markdown, LaTeX, CSV and JSON."""
 
 import collections
 import csv
@@ -10,57 +10,57 @@ import statistics
 from typing import Any
 
 from ncl_tf import files
-from ncl_tf.paper.tables import Column, Figure, Row, Table
+from ncl_tf.paper.tables import Column, PaperFigure, Table, TableRow
 
-METRICS = {"auprc": "AUPRC", "auroc": "AUROC", "utility": "Utility", "kappa": "Kappa"}
-HEADS = {"linear": "linear", "mlp": "MLP"}
+METRIC_TITLES = {"auprc": "AUPRC", "auroc": "AUROC", "utility": "Utility", "kappa": "Kappa"}
+HEAD_TITLES = {"linear": "linear", "mlp": "MLP"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One cell, x 100.
+    """One cell of a table, x 100.
 
     Attributes:
         values: one per seed (and choice of labels).
         seeds: how many are behind the values.
-        figure: the paper's.
+        figure: the paper's number.
         stopped_by_budget: whether any of its trainings ended when its time or its epochs were up.
         bold: within one standard deviation of the best of its block.
     """
 
     values: tuple[float, ...]
     seeds: int
-    figure: Figure | None
+    figure: PaperFigure | None
     stopped_by_budget: bool
     bold: bool = False
 
     @property
     def mean(self) -> float | None:
-        """Over seeds."""
+        """The mean over seeds."""
         return statistics.fmean(self.values) if self.values else None
 
     @property
     def std(self) -> float | None:
-        """Over seeds (n - 1); None for fewer than two."""
+        """The standard deviation over seeds (n - 1); None for fewer than two."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
+        """Our mean minus the paper's."""
         return None if self.mean is None or self.figure is None else self.mean - self.figure.mean
 
     @property
-    def less(self) -> str:
-        """The difference in writing, with its sign; empty where there is none."""
+    def signed_difference(self) -> str:
+        """The difference as text with its sign; empty where there is none."""
         return "" if self.difference is None else f"{round(self.difference, 1) + 0.0:+.1f}"  # + 0.0: never -0.0
 
 
 class Comparison:
-    """A table with our results.
+    """A table of the paper with our results.
 
     Args:
         table: the table; rows and heads without any result are left out.
-        rows: of `ncl_tf.paper.results.rows`.
+        rows: our results, of `ncl_tf.paper.results.rows`.
     """
 
     def __init__(self, table: Table, rows: list[dict[str, Any]]) -> None:
@@ -72,7 +72,7 @@ class Comparison:
         self.cells = {(row.name, column): self._cell(row, column) for row in self.rows for column in self.table.columns}
         self._embolden()
 
-    def _cell(self, row: Row, column: Column) -> Cell:
+    def _cell(self, row: TableRow, column: Column) -> Cell:
         found = [
             result
             for result in self.results
@@ -87,7 +87,7 @@ class Comparison:
         )
 
     def _embolden(self) -> None:
-        """Bold, in each block and metric over both heads: what is within one standard deviation of the best."""
+        """Set bold, in each block and metric over both heads, what is within one standard deviation of the best."""
         groups: dict[tuple, dict] = {}
         for row in self.rows:
             for column in self.table.columns:
@@ -99,8 +99,8 @@ class Comparison:
             for key in bold(group):
                 self.cells[key] = dataclasses.replace(self.cells[key], bold=True)
 
-    def seeds(self, *rows: Row) -> str:
-        """How many the cells of some rows have: '3', or '1 to 3'."""
+    def seeds(self, *rows: TableRow) -> str:
+        """Count the seeds of the cells of some rows: '3', or '1 to 3'."""
         cells = (self.cells[row.name, column] for row in rows for column in self.table.columns)
         return _span({cell.seeds for cell in cells if cell.values})
 
@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def caption(self) -> str:
-        """What one must know to read the table."""
+        """The caption: what one must know to read the table."""
         seeds = _plural(self.seeds(*self.rows), "seed")
         label = f" ({self.table.label})" if self.table.label else ""
         drawn = collections.Counter(
@@ -130,11 +130,11 @@ class Comparison:
             f"x 100, mean ± std over runs. Bold: within one std of the best{among}."
         )
         if any(cell.figure for cell in self.cells.values()):
-            text += " In brackets: the paper's figure, and ours less the paper's."
+            text += " In brackets: the paper's figure, and ours minus the paper's."
         if any(cell.stopped_by_budget for cell in self.cells.values()):
-            text += " †: stopped by budget, when time or epochs were up, in some of its runs."
+            text += " †: stopped by budget, when time or epochs ran out, in some of its runs."
         if self.simulated:
-            text += " The data are a simulated ward: beside the paper's figures they say nothing."
+            text += " The data are a simulated ward, whose results cannot be compared with the paper's."
         elif (dataset := self.results[0]["dataset"]) != self.table.dataset:
             text += f" The data are those of {dataset}, not the paper's."
         if self.changed:
@@ -144,7 +144,7 @@ class Comparison:
 
     @property
     def changed(self) -> dict[str, str]:
-        """By title of a row, settings of any of its results that are neither the row's nor the budget's."""
+        """The settings of a row's results that are neither the row's nor the budget's, by the row's title."""
         found = {
             row.title: {
                 f"{name} = {value}": None
@@ -157,14 +157,14 @@ class Comparison:
         return {row: ", ".join(settings) for row, settings in found.items() if settings}
 
     def write(self, folder: pathlib.Path) -> list[pathlib.Path]:
-        """Writes TABLE.md, .tex, .csv and .json; returns the paths."""
+        """Write TABLE.md, .tex, .csv and .json; returns the paths."""
         forms = {"md": self.markdown(), "tex": self.latex(), "csv": self.csv(), "json": self.json()}
         for suffix, text in forms.items():
             files.write_text(folder / f"{self.table.name}.{suffix}", text)
         return [folder / f"{self.table.name}.{suffix}" for suffix in forms]
 
     def markdown(self) -> str:
-        """A table of GitHub's Markdown, the caption below it."""
+        """The table as GitHub's Markdown, the caption below it."""
         lines = ["| | seeds | " + " | ".join(self.header(column) for column in self.table.columns) + " |"]
         lines += ["|---" * (len(self.table.columns) + 2) + "|"]
         for row in self.rows:
@@ -173,7 +173,7 @@ class Comparison:
         return "\n".join([*lines, "", f"({self.caption})", ""])
 
     def latex(self) -> str:
-        """A table environment, for booktabs."""
+        """The table as a LaTeX environment, for booktabs."""
         lines = [r"\begin{table*}", r"\caption{" + _latex(self.caption) + "}"]
         lines += [
             r"\begin{center}",
@@ -195,7 +195,7 @@ class Comparison:
         return "\n".join([*lines, rf"\label{{tab:ours_{self.table.name}}}", r"\end{table*}", ""])
 
     def csv(self) -> str:
-        """A line per cell."""
+        """The table as CSV, a line per cell."""
         text = io.StringIO()
         records = self._records()
         writer = csv.DictWriter(
@@ -206,7 +206,7 @@ class Comparison:
         return text.getvalue()
 
     def json(self) -> str:
-        """Everything, with the value of every seed."""
+        """The table as JSON: everything, with the value of every seed."""
         facts = {
             "table": self.table.name,
             "label": self.table.label,
@@ -242,13 +242,13 @@ class Comparison:
         ]
 
     def header(self, column: Column) -> str:
-        """Of a column, as the table says it."""
+        """The heading of a column."""
         parts = [f"{column.labels:.0%} of labels"] if column.labels != 1 else []
         parts += [column.task.replace("_", " ")] if len(self.table.tasks) > 1 else []
-        return " ".join([*parts, METRICS[column.metric], HEADS[column.head]])
+        return " ".join([*parts, METRIC_TITLES[column.metric], HEAD_TITLES[column.head]])
 
     def _text(self, cell: Cell, bold: str, plus_minus: str, dagger: str) -> str:
-        """8.0 ± 0.2 (9.5 ± 0.4, -1.5)"""
+        """Write a cell: 8.0 ± 0.2 (9.5 ± 0.4, -1.5)."""
         if cell.mean is None:
             ours = "-"
         else:
@@ -258,11 +258,11 @@ class Comparison:
         if cell.figure is None:
             return ours
         paper = f"{cell.figure.mean}" + (f"{plus_minus}{cell.figure.std}" if cell.figure.std is not None else "")
-        return f"{ours} ({paper}" + (f", {cell.less})" if cell.less else ")")
+        return f"{ours} ({paper}" + (f", {cell.signed_difference})" if cell.signed_difference else ")")
 
 
 def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:
-    """The keys whose mean is within one standard deviation, the best one's, of the best mean."""
+    """Find the keys whose mean is within one standard deviation, the best one's, of the best mean."""
     best, std = max(group.values(), key=lambda cell: cell[0])
     return [key for key, (mean, _) in group.items() if mean >= best - (std or 0)]
 

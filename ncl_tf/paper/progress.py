@@ -1,4 +1,4 @@
-"""What is done and how long the rest will take."""
+"""Which jobs are done, and how long the rest will take."""
 
 import math
 import re
@@ -9,32 +9,26 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
-from ncl_tf import files
 from ncl_tf.paper.executors import Job
+from ncl_tf.runs import StoredRun
+from ncl_tf.runs.output import read_result
+from ncl_tf.runs.store import read_evaluation
 
 SECONDS_BETWEEN_ESTIMATES = 20  # each reads the files of all jobs
 
 
 def state(job: Job) -> str:
-    """'done', 'step 250 of 6000' or 'to do'."""
+    """Describe the state of a job: 'done', 'step 250 of 6000' or 'to do'."""
     if job.done():
         return "done"
     step = job.record().get("step", 0) if job.output is None else 0
-    return f"step {step}" + (f" of {total}" if (total := total_steps(job)) else "") if step else "to do"
-
-
-def total_steps(job: Job) -> int | None:
-    """Of a training that has begun; None where early stopping decides."""
-    path = job.run_dir / "config.gin"
-    if not path.exists():
-        return None
-    text = path.read_text(encoding="utf-8")
-    steps = re.search(r"^steps = (\d+)", text, re.MULTILINE)
-    return int(steps[1]) if steps and "@end_to_end" not in text else None
+    return (
+        f"step {step}" + (f" of {total}" if (total := StoredRun(job.run_dir).total_steps) else "") if step else "to do"
+    )
 
 
 def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
-    """Estimate, by the jobs that are done and the steps that are; None as long as nothing is known about some kind of job.
+    """Estimate the time left by the jobs and steps that are done; None as long as nothing is known about some kind of job.
 
     A job is taken to last as long as finished ones of its kind: the same method's, or else any training's or evaluation's.
     """
@@ -58,49 +52,52 @@ def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
 
 
 def _kinds(job: Job) -> list[str]:
-    """From the most alike to any of the program."""
+    """List the kinds of a job, from the most alike to any of the program."""
     method = re.sub(r"-seed\d+.*", "", job.name)
     fine_tuned = " fine-tuned" if "--fine_tune" in job.arguments else ""
     return [f"{job.program} {method}{fine_tuned}", f"{job.program}{fine_tuned}"]
 
 
 def _seconds(job: Job) -> float:
-    path = job.output or job.run_dir / "run.json"
-    if path.exists():
-        return files.read_json(path)["wall_seconds"]
-    known = files.read_json(job.results[0])
+    run = StoredRun(job.run_dir)
+    if job.output and job.output.exists():
+        return read_evaluation(job.output)["wall_seconds"]
+    if not job.output and run.exists:
+        return run.record["wall_seconds"]
+    known = read_result(job.results[0])
     return (known if job.output else known["run"])["wall_seconds"]
 
 
 def _seconds_by_steps(job: Job) -> float | None:
-    """What a training that has begun still needs, by its own pace."""
-    if job.output or not (step := job.record().get("step", 0)) or not (total := total_steps(job)):
+    """Estimate what a training that has begun still needs, by its own pace."""
+    total = StoredRun(job.run_dir).total_steps
+    if job.output or not (step := job.record().get("step", 0)) or not total:
         return None
     return _seconds(job) / step * (total - step)
 
 
 def duration(seconds: float) -> str:
-    """'2 h 05 min', '3 min', '20 s'."""
+    """Write a duration for people: '2 h 05 min', '3 min', '20 s'."""
     minutes = round(seconds / 60)
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     return f"{minutes} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def show(jobs: list[Job], slots: int) -> None:
-    """Prints every job with its state, and the time left."""
+def print_jobs(jobs: list[Job], slots: int) -> None:
+    """Print every job with its state, and the time left."""
     for job in jobs:
         print(f"{state(job):>20}  {job.command}")
     print(summary(jobs, slots))
 
 
 def summary(jobs: list[Job], slots: int) -> str:
-    """'3 jobs, 1 done; time left: about 2 min'."""
+    """Summarize jobs: '3 jobs, 1 done; time left: about 2 min'."""
     return f"{len(jobs)} jobs, {sum(job.done() for job in jobs)} done; {time_left(jobs, slots)}"
 
 
 def time_left(jobs: list[Job], slots: int) -> str:
-    """For people."""
+    """State the time left in words."""
     seconds = seconds_left(jobs, slots)
     at_once = f", {slots} jobs at a time" if slots > 1 else ""
     return (
@@ -111,28 +108,28 @@ def time_left(jobs: list[Job], slots: int) -> str:
 
 
 class Bar:
-    """In a terminal, a bar with what is under way and the time left; everywhere, a line at the start and when a job ends."""
+    """A progress bar in a terminal, with the time left; everywhere, a line at the start and when a job ends."""
 
     def __init__(self, jobs: list[Job], slots: int) -> None:
         self.jobs, self.slots = jobs, slots
-        self.told = {job.name for job in jobs if job.done()}
+        self.reported = {job.name for job in jobs if job.done()}
         self.left, self.estimated = "", -math.inf
         print(summary(jobs, slots), file=sys.stderr)
-        self.bar = tqdm(total=len(jobs), initial=len(self.told), unit=" jobs", file=sys.stderr, disable=None)
+        self.bar = tqdm(total=len(jobs), initial=len(self.reported), unit=" jobs", file=sys.stderr, disable=None)
 
     def update(self, outcomes: dict[str, str], running: list[Job]) -> None:
-        """Takes the outcomes so far and the jobs under way."""
-        ended = [name for name in outcomes if name not in self.told]
+        """Show the outcomes so far and the running jobs."""
+        ended = [name for name in outcomes if name not in self.reported]
         if ended or time.monotonic() > self.estimated + SECONDS_BETWEEN_ESTIMATES:
             self.left, self.estimated = time_left(self.jobs, self.slots), time.monotonic()
         for name in ended:
-            self.told.add(name)
+            self.reported.add(name)
             self.bar.update()
             what = f"failed: {name}, {outcomes[name]}" if outcomes[name] else f"done: {name}"
-            self.bar.write(f"{what} ({len(self.told)} of {len(self.jobs)}; {self.left})", file=sys.stderr)
+            self.bar.write(f"{what} ({len(self.reported)} of {len(self.jobs)}; {self.left})", file=sys.stderr)
         states = [f"{job.name} {state(job)}".removesuffix("to do").strip() for job in running[:2]]
         self.bar.set_postfix_str("; ".join([*states, self.left]))
 
     def close(self) -> None:
-        """Ends the bar's line."""
+        """End the bar's line."""
         self.bar.close()

@@ -8,7 +8,7 @@ from ncl_tf.paper.plan import Plan
 
 
 def reproduce(plan: Plan, executor: Executor) -> None:
-    """Runs what is not done yet, and writes the table anew after every job; at the end, tells of jobs that failed."""
+    """Run what is not done yet, and write the table anew after every job; at the end, report the jobs that failed."""
     jobs = plan.jobs()
     bar = progress.Bar(jobs, executor.parallel)
     ended = -1
@@ -18,7 +18,7 @@ def reproduce(plan: Plan, executor: Executor) -> None:
         bar.update(outcomes, running)
         if len(outcomes) > ended:
             ended = len(outcomes)
-            write(plan)
+            write_table(plan)
 
     try:
         outcomes = executors.run_all(jobs, executor, report)
@@ -33,11 +33,11 @@ def reproduce(plan: Plan, executor: Executor) -> None:
         )
 
 
-def write(plan: Plan) -> str:
-    """Collects the results and writes the table with all that the folder has of it; returns it as text."""
+def write_table(plan: Plan) -> str:
+    """Collect the results, write the table with all that the folder has of it, and return it as text."""
     results.collect(plan)
-    table = tables.load(plan.table.name)
-    rows = results.rows(plan.folder / "results", table)
+    table = tables.load_table(plan.table.name)
+    rows = results.rows(plan.output.results, table)
     if not rows:
         return ""
     comparison = Comparison(table, rows)

@@ -2,54 +2,60 @@
 
 from ncl_tf.paper import results, tables
 
-rows = results.rows(pathlib.Path("runs/physionet2019_laptop/results"), tables.load("window_alpha_physionet2019"))
+rows = results.rows(pathlib.Path("runs/physionet2019_laptop/results"), tables.load_table("window_alpha_physionet2019"))
 """
 
 import pathlib
 from typing import Any
 
-from ncl_tf import files
 from ncl_tf.errors import InputError
 from ncl_tf.paper import settings
-from ncl_tf.paper.plan import Evaluation, Plan, evaluations, read_result
+from ncl_tf.paper.plan import Plan
+from ncl_tf.paper.planned import PlannedEvaluation, planned_evaluations
 from ncl_tf.paper.tables import SEEDS, Table
+from ncl_tf.runs import StoredRun
+from ncl_tf.runs.output import read_result, write_result
+from ncl_tf.runs.store import read_evaluation
 
 LEFT_OUT = ("curve",)  # long, and the run directory has it
 
 
 def collect(plan: Plan) -> None:
-    """Writes the result of every finished evaluation of a plan into its folder's results/, also over a copied one."""
+    """Write the result of every finished evaluation of a plan into its folder's results/, also over a copied one."""
     for source, asked in plan.evaluations().items():
         if source.exists():
-            target, text = (
-                plan.folder / "results" / asked.path,
-                files.json_text(result(asked, source, plan.cohort.simulated)),
-            )
-            if not target.exists() or target.read_text(encoding="utf-8") != text:
-                files.write_text(target, text)
+            run = plan.output.run(asked.training.name)
+            write_result(plan.output.results / asked.path, result(asked, source, run, plan.cohort.simulated))
 
 
-def result(asked: Evaluation, source: pathlib.Path, simulated: bool) -> dict[str, Any]:
-    """What is known about an evaluation, its training and whether their patients exist, without paths of this machine."""
-    judged, record = files.read_json(source), files.read_json(source.parent.parent / "run.json")
+def result(asked: PlannedEvaluation, source: pathlib.Path, run: StoredRun, simulated: bool) -> dict[str, Any]:
+    """Collect what is known about an evaluation and its training, without paths of this machine.
+
+    Args:
+        asked: the evaluation.
+        source: its JSON by bin/evaluate.
+        run: its run.
+        simulated: whether the patients are simulated.
+    """
+    evaluation = read_evaluation(source)
     return {
         "training": asked.training.name,
-        "evaluation": asked.question.name,
+        "evaluation": asked.settings.name,
         "simulated": simulated,
-        **{name: value for name, value in judged.items() if name not in ("name", *LEFT_OUT)},
-        "config": {name: value for name, value in judged["config"].items() if name != "cohort"},
-        "run": {name: value for name, value in record.items() if name != "status"},
+        **{name: value for name, value in evaluation.items() if name not in ("name", *LEFT_OUT)},
+        "config": {name: value for name, value in evaluation["config"].items() if name != "cohort"},
+        "run": {name: value for name, value in run.record.items() if name != "status"},
     }
 
 
 def cut_short(known: dict[str, Any]) -> bool:
-    """Whether time or epochs were up before early stopping could end the training of a result's encoder or head."""
+    """Whether time or epochs ran out before early stopping could end the training of a result's encoder or head."""
     protocol = known["protocol"]
     return known["stopped_by_budget"] or known["best_epoch"] + protocol["patience"] > protocol["max_epochs"]
 
 
 def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
-    """The results of a table or sweep that a folder of results holds, for tables and figures.
+    """Read the results of a table or sweep that a folder of results holds, for tables and figures.
 
     Args:
         folder: the results/ of an output folder, or a folder below the project's results/.
@@ -62,7 +68,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
         dataset, simulated, cohort_checksum.
     """
     found: dict[tuple, dict[str, Any]] = {}
-    for row, column, seed, label_seed, asked in evaluations(table, SEEDS):
+    for row, column, seed, label_seed, asked in planned_evaluations(table, SEEDS):
         key = (row.name, column.task, column.head, column.labels, seed, label_seed)
         if key in found or not (folder / asked.path).exists():
             continue
@@ -83,7 +89,7 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
             "training": known["run"].get("result", {}),
             "stopped_by_budget": cut_short(known),
             "budget": known["run"]["budget"],
-            "changed": settings.differing(known["config"], expected, row.method) | settings.judged_otherwise(known),
+            "changed": settings.differing(known["config"], expected, row.method) | settings.protocol_overrides(known),
             "dataset": known["run"]["dataset"],
             "simulated": known.get("simulated", False),
             "cohort_checksum": known["run"]["cohort_checksum"],

@@ -46,7 +46,7 @@ TASK_MARKS = {"_decompensation": " (D)", "_length_of_stay": " (L)"}
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A metric of a task, by a head, with the labels of a fraction of the training stays."""
+    """A column of a table: a metric of a task, by a head, with the labels of a fraction of the training stays."""
 
     task: str
     metric: str
@@ -55,23 +55,23 @@ class Column:
 
 
 @dataclasses.dataclass(frozen=True)
-class Figure:
-    """A cell of the paper, x 100; std is None where it gives none."""
+class PaperFigure:
+    """A number that the paper prints in a table, x 100; std is None where it gives none."""
 
     mean: float
     std: float | None
     bold: bool
 
     @classmethod
-    def parse(cls, text: str) -> "Figure":
-        """From '9.3 ± 0.5', '**9.3** ± 0.5' or '9.3'."""
+    def parse(cls, text: str) -> "PaperFigure":
+        """Read '9.3 ± 0.5', '**9.3** ± 0.5' or '9.3'."""
         bold, plain, std = re.fullmatch(r"(?:\*\*([\d.]+)\*\*|([\d.]+))(?: ± ([\d.]+))?", text).groups()
         return cls(float(bold or plain), float(std) if std else None, bold is not None)
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """A row: a method of gin/paper/, with settings where it is part of a search.
+class TableRow:
+    """A row of a table: a method of gin/paper/, with settings where it is part of a search.
 
     Attributes:
         name: unique in the table.
@@ -85,11 +85,11 @@ class Row:
     block: str
     method: str
     settings: Mapping[str, Any]
-    figures: tuple[Figure | None, ...]
+    figures: tuple[PaperFigure | None, ...]
 
     @property
     def title(self) -> str:
-        """As the paper writes it."""
+        """The row's name as the paper writes it."""
         if self.settings:
             return self.name
         method, mark = without_task(self.name)
@@ -98,7 +98,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table: rows x columns, each cell an average over seeds. The module's docstring explains the attributes."""
+    """A table of the paper: rows x columns, each cell an average over seeds. The module's docstring explains the attributes."""
 
     name: str
     title: str
@@ -109,7 +109,7 @@ class Table:
     label_seeds: int
     fine_tune: bool
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -122,11 +122,11 @@ class Table:
         return tuple(dict.fromkeys(column.head for column in self.columns))
 
     def narrowed(self, methods: list[str] | None = None, heads: list[str] | None = None) -> "Table":
-        """The table with some of its rows and heads only; None: all."""
+        """Keep some of the rows and heads only; None: all."""
         known = [row.name for row in self.rows]
         methods, heads = known if methods is None else methods, self.heads if heads is None else heads
         for kind, chosen, have in (("method", methods, known), ("head", heads, self.heads)):
-            check_names(kind, chosen or [""], have, f"table {self.name!r} has")
+            check_names(kind, chosen or [""], have, f"those of table {self.name!r}")
         kept = [index for index, column in enumerate(self.columns) if column.head in heads]
         return dataclasses.replace(
             self,
@@ -140,7 +140,7 @@ class Table:
 
 
 def without_task(name: str) -> tuple[str, str]:
-    """A row's name without the task whose labels it learns from, and the paper's mark of that task."""
+    """Split a row's name into its method and the paper's mark of the task whose labels it learns from."""
     for suffix, mark in TASK_MARKS.items():
         if name.endswith(suffix):
             return name.removesuffix(suffix), mark
@@ -148,20 +148,20 @@ def without_task(name: str) -> tuple[str, str]:
 
 
 def check_names(kind: str, names: list[str], known: list[str] | tuple[str, ...], what: str) -> None:
-    """Refuses names that are not among the known ones."""
+    """Refuse names that are not among the known ones."""
     for name in names:
         if name not in known:
-            raise InputError(f"no {kind} {name!r}; {what} {', '.join(known)}")
+            raise InputError(f"{kind} must be one of {what}: {', '.join(known)}; got {name!r}")
 
 
 def names() -> list[str]:
-    """Of all tables that can be made."""
+    """List the names of all tables that can be made."""
     return sorted(path.stem for path in (HERE / "tables").glob("*.toml"))
 
 
-def load(name: str) -> Table:
-    """The table of that name."""
-    check_names("table", [name], names(), "choose one of")
+def load_table(name: str) -> Table:
+    """Read the table of that name."""
+    check_names("table", [name], names(), "the paper's")
     data = _read(f"tables/{name}.toml")
     columns = tuple(
         Column(task, metric, head, labels)
@@ -198,7 +198,7 @@ def _read(name: str) -> dict[str, Any]:
     return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
 
 
-def _rows(block: str, content: dict[str, Any], columns: int) -> list[Row]:
+def _rows(block: str, content: dict[str, Any], columns: int) -> list[TableRow]:
     figures = content.get("figures", {})
     if "axes" not in content:
         rows = [(name, name, {}) for name in content.get("rows", figures)]
@@ -207,17 +207,19 @@ def _rows(block: str, content: dict[str, Any], columns: int) -> list[Row]:
             dict(zip(content["axes"], values, strict=True)) for values in itertools.product(*content["axes"].values())
         ]
         fixed = content.get("settings", {})
-        # in one order, whatever varies: blocks that have a point in common share its training, whose name tells them all
+        # in one order, whatever varies: blocks that have a point in common share its training, whose name is the same for all
         rows = [(_point_name(point), content["method"], dict(sorted((fixed | point).items()))) for point in points]
-    parsed = {name: tuple(Figure.parse(text) for text in texts) for name, texts in figures.items()}
-    return [Row(name, block, method, settings, parsed.get(name, (None,) * columns)) for name, method, settings in rows]
+    parsed = {name: tuple(PaperFigure.parse(text) for text in texts) for name, texts in figures.items()}
+    return [
+        TableRow(name, block, method, settings, parsed.get(name, (None,) * columns)) for name, method, settings in rows
+    ]
 
 
 def _point_name(point: dict[str, Any]) -> str:
-    """temperature_0.1-momentum_0.99"""
+    """Name a point of a search: temperature_0.1-momentum_0.99."""
     return "-".join(f"{setting.split('.')[-1]}_{value_name(value)}" for setting, value in point.items())
 
 
 def value_name(value: Any) -> str:
-    """A setting's value in names of rows and files."""
+    """Write a setting's value for names of rows and files."""
     return "+".join(value) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""The README's tables, made from results/; `make tables` runs this, and a test fails when they disagree."""
+"""The README's tables, made from results/ by `make tables`; a test fails when they disagree."""
 
 import functools
 import json
@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FORMS = ("readable", "readable with XLA", "fast")
 
 
-def build(text: str, results: pathlib.Path) -> str:
-    """The README with every table between `<!-- NAME: ... -->` and `<!-- end -->` made anew."""
+def build_readme(text: str, results: pathlib.Path) -> str:
+    """Make every table of the README anew between `<!-- NAME: ... -->` and `<!-- end -->`."""
     makers = {"benchmarks": benchmarks} | {
         f"{table}_{budget}": functools.partial(reproduced, table, budget)
         for table in tables.names()
@@ -29,14 +29,14 @@ def build(text: str, results: pathlib.Path) -> str:
 
 
 def reproduced(name: str, budget: str, results: pathlib.Path) -> str:
-    """A table of the paper with what `bin/reproduce` found, from results/DATASET_BUDGET; nothing where that is not there."""
-    table = tables.load(name)
+    """A table of the paper with the results of `bin/reproduce`, from results/DATASET_BUDGET; empty where there are none."""
+    table = tables.load_table(name)
     rows = paper_results.rows(results / f"{table.dataset}_{budget}", table)
     return compare.Comparison(table, rows).markdown().strip() if rows else ""
 
 
 def benchmarks(results: pathlib.Path) -> str:
-    """What `bin/benchmark` measured, a line each."""
+    """The table of what `bin/benchmark` measured, a line for each measurement."""
     lines = ["| | readable | readable with XLA | fast | readable / fast |", "|---|---|---|---|---|"]
     machines = set()
     for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "serve"):
@@ -50,7 +50,7 @@ def benchmarks(results: pathlib.Path) -> str:
 
 
 def _benchmark_line(name: str, row: dict[str, Any]) -> str:
-    """One measurement as a line of the table; scaling rows, which have no readable form, are left to the JSON."""
+    """Write one measurement as a line of the table; scaling rows, which have no readable form, are left to the JSON."""
     if "readable s" in row:
         what = {
             "step": "training step",
@@ -85,4 +85,4 @@ def _seconds_and_memory(row: dict[str, Any], form: str) -> str:
 
 if __name__ == "__main__":
     readme = ROOT / "README.md"
-    files.write_text(readme, build(readme.read_text(encoding="utf-8"), ROOT / "results"))
+    files.write_text(readme, build_readme(readme.read_text(encoding="utf-8"), ROOT / "results"))

@@ -45,7 +45,7 @@ def results(values: dict = VALUES, stopped: str = "") -> list[dict]:
 
 @pytest.fixture
 def comparison() -> Comparison:
-    return Comparison(tables.load("physionet2019"), results(stopped="ncl_y"))
+    return Comparison(tables.load_table("physionet2019"), results(stopped="ncl_y"))
 
 
 def test_means_and_differences_by_hand(comparison: Comparison) -> None:
@@ -71,7 +71,7 @@ EXCEPTIONS = {  # where the paper does not follow its rule on the figures that i
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
 def test_the_rule_gives_the_papers_own_bold(name: str) -> None:
-    table = tables.load(name)
+    table = tables.load_table(name)
     differ = set()
     for block in {row.block for row in table.rows}:
         for task, metric in {(column.task, column.metric) for column in table.columns}:
@@ -98,33 +98,33 @@ def test_markdown(comparison: Comparison) -> None:
     assert "tab:physionet2019" in caption
     assert "†: stopped by budget" in caption
     assert caption.endswith(" Settings other than the paper's or the budget's: CL steps = 12000, max_minutes = 20.)")
-    assert "†" not in Comparison(tables.load("physionet2019"), results()).markdown()
+    assert "†" not in Comparison(tables.load_table("physionet2019"), results()).markdown()
 
 
 def test_a_table_of_one_block_does_not_name_it() -> None:
-    caption = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09]}})).caption
+    caption = Comparison(tables.load_table("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09]}})).caption
     assert "Bold: within one std of the best, of either head. In brackets" in caption
 
 
 def test_the_caption_tells_other_data_than_the_papers(comparison: Comparison) -> None:
     assert "The data are" not in comparison.caption
     for facts, sentence in [
-        ({"simulated": True}, " The data are a simulated ward: beside the paper's figures they say nothing."),
+        ({"simulated": True}, " The data are a simulated ward, whose results cannot be compared with the paper's."),
         ({"dataset": "my_icu"}, " The data are those of my_icu, not the paper's."),
     ]:
-        other = Comparison(tables.load("physionet2019"), [row | facts for row in results()])
+        other = Comparison(tables.load_table("physionet2019"), [row | facts for row in results()])
         assert sentence in other.caption
         assert {name: json.loads(other.json())[name] for name in facts} == facts
 
 
 def test_a_difference_that_rounds_to_nothing_has_a_plus() -> None:
     for value, written in [(0.0789, "+0.0"), (0.0791, "+0.0"), (0.0784, "-0.1"), (0.0796, "+0.1")]:
-        table = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [value]}}))
+        table = Comparison(tables.load_table("physionet2019"), results({"cl": {"linear": [value]}}))
         assert f"(7.9 ± 0.4, {written})" in table.markdown()
 
 
 def test_seeds_are_counted_by_cell() -> None:
-    comparison = Comparison(tables.load("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09, 0.1]}}))
+    comparison = Comparison(tables.load_table("physionet2019"), results({"cl": {"linear": [0.08], "mlp": [0.09, 0.1]}}))
     assert "\n| CL | 1 to 2 |" in comparison.markdown()
     assert "budget 'laptop', 1 to 2 seeds" in comparison.caption
     assert {(cell["head"], cell["seeds"]) for cell in json.loads(comparison.json())["cells"]} == {
@@ -135,7 +135,7 @@ def test_seeds_are_counted_by_cell() -> None:
 
 def test_a_table_that_the_paper_has_not_says_so() -> None:
     rows = [row | {"labels": 0.1, "label_seed": seed} for row in results({"cl": {"mlp": [0.08]}}) for seed in range(4)]
-    caption = Comparison(tables.load("limited_labels_physionet2019"), rows).caption
+    caption = Comparison(tables.load_table("limited_labels_physionet2019"), rows).caption
     assert "1 seed, each with 4 choices of labelled stays (not in the paper)." in caption
     assert "within one std of the best." in caption  # of a single block
 
@@ -164,14 +164,14 @@ def test_csv_and_json_hold_the_same(comparison: Comparison) -> None:
 
 def test_heads_without_results_are_left_out() -> None:
     only_mlp = {method: {"mlp": heads["mlp"]} for method, heads in VALUES.items()}
-    comparison = Comparison(tables.load("physionet2019"), results(only_mlp))
+    comparison = Comparison(tables.load_table("physionet2019"), results(only_mlp))
     assert comparison.markdown().startswith("| | seeds | AUPRC MLP | AUROC MLP | Utility MLP |\n")
     assert "(9.5 ± 0.4, -0.1)" in comparison.markdown()
 
 
 def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
     block = "before\n<!-- physionet2019_laptop: from results/ -->\n\n<!-- end -->\nafter"
-    assert readme.build(block, tmp_path) == block  # no results yet
+    assert readme.build_readme(block, tmp_path) == block  # no results yet
     path = tmp_path / "physionet2019_laptop" / "cl-seed1111" / "sepsis-mlp.json"
     config = settings.configured(("gin/paper/physionet2019/cl.gin", "gin/budgets/laptop.gin"), ())
     path.parent.mkdir(parents=True)
@@ -186,11 +186,11 @@ def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
         "config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"},
     }
     path.write_text(json.dumps(result))
-    built = readme.build(block, tmp_path)
+    built = readme.build_readme(block, tmp_path)
     assert "| CL | 1 | **9.0** (9.5 ± 0.4, -0.5) | **80.0** (80.2 ± 0.4, -0.2) | **30.0** (29.7 ± 1.0, +0.3) |" in built
     assert "or the budget's: CL batch_size = 256, rate = 0.1.)" in built  # what decides about no figure does not count
-    assert readme.build(built, tmp_path) == built
+    assert readme.build_readme(built, tmp_path) == built
     for change in ({"metrics": {"auprc": 0.091, "auroc": 0.8, "utility": 0.3}}, {"best_epoch": 981}):
         path.write_text(json.dumps(result | change))
-        assert readme.build(built, tmp_path) != built
-    assert "**9.0**† (9.5" in readme.build(built, tmp_path)  # epochs were up before patience was
+        assert readme.build_readme(built, tmp_path) != built
+    assert "**9.0**† (9.5" in readme.build_readme(built, tmp_path)  # epochs were up before patience was

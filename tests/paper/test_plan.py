@@ -19,7 +19,7 @@ def cohorts(ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> dict[
 
 
 def make(name: str, cohorts: dict[str, str], output: pathlib.Path, methods=None, heads=None, **options) -> Plan:
-    table = tables.load(name)
+    table = tables.load_table(name)
     options = {"budget": "smoke", "seeds": 1, **options}
     return Plan(table.narrowed(methods, heads), cohorts[table.dataset], output=str(output), **options)
 
@@ -134,11 +134,11 @@ def test_parameters_for_all_or_for_one_method(cohorts: dict[str, str], tmp_path:
     assert jobs[0].arguments[1] == "--gin_file=gin/authors_code.gin"  # whose number of steps is not the paper's
     assert not any("budgets" in argument for argument in jobs[0].arguments)
     for params, message in [
-        (["ncl: alpha = 1"], "no method 'ncl'; a --gin_param may begin with seq2seq_ae"),
-        (["seed = 7"], r"--gin_param='seed = 7': seed differs between jobs or folders; use --seeds"),
+        (["ncl: alpha = 1"], "method .*seq2seq_ae.*got 'ncl'"),
+        (["seed = 7"], "--gin_param='seed = 7'.* seed.*use --seeds"),
         (["cl: train.budget = 'x'"], "use --budget"),
         (["cohort='a.h5'"], "use --cohort"),
-        (["cl: steps = 3", "cl:steps=4"], "binds steps a second time; allowed: once for all, once for a method"),
+        (["cl: steps = 3", "cl:steps=4"], "--gin_param='cl:steps=4'.*steps once for all"),
     ]:
         with pytest.raises(InputError, match=message):
             make("physionet2019", cohorts, tmp_path, gin_params=params)
@@ -183,7 +183,7 @@ def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, s
     assert (folder / "plan.json").read_text() == before
     for damaged, message in [
         ("{", "cannot be read as JSON"),
-        ("{}", "no plan of bin/reproduce; it lacks budget, cohort_"),
+        ("{}", ".*bin/reproduce.* lacks budget, cohort_"),
     ]:
         (folder / "plan.json").write_text(damaged)
         with pytest.raises(InputError, match=rf"plan.json: {message}"):
@@ -200,13 +200,13 @@ def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, s
 
 
 def test_bad_requests(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InputError, match="no budget 'huge'; choose one of laptop, paper, paper_quarter, smoke"):
+    with pytest.raises(InputError, match="budget .* laptop, paper, paper_quarter, smoke; got 'huge'"):
         make("physionet2019", cohorts, tmp_path, budget="huge")
     for seeds in (0, -1, 21, "", "three", "1.5", "1,2", "1111,1112", "2222,2222"):
-        with pytest.raises(InputError, match=f"--seeds is {seeds}; allowed: 1 to 20 of the paper's, or .*: 1111,2222,"):
+        with pytest.raises(InputError, match=f"--seeds must be 1 to 20 .*: 1111,2222,.*; got {seeds}$"):
             make("physionet2019", cohorts, tmp_path, seeds=seeds)
     ward = {"mimic3_benchmark": cohorts["physionet2019"]}
-    with pytest.raises(InputError, match=r"table 'mimic3' needs task 'decompensation'; .*ward.h5 has sepsis"):
+    with pytest.raises(InputError, match=r"ward.h5.*task 'decompensation'.*'mimic3', got sepsis"):
         make("mimic3", ward, tmp_path)
     with pytest.raises(InputError, match="no such file"):
         make("physionet2019", {"physionet2019": "nowhere.h5"}, tmp_path)
@@ -237,7 +237,7 @@ def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib
     left = 3 * 60 + 2 * 100 + 3 * 10  # NCL(n_w) at its own pace, two trainings like CL's, three evaluations
     assert progress.seconds_left(jobs, slots=1) == pytest.approx(left)
     assert progress.seconds_left(jobs, slots=2) == pytest.approx(left / 2)
-    progress.show(jobs, slots=1)
+    progress.print_jobs(jobs, slots=1)
     shown = capsys.readouterr().out
     assert "8 jobs, 2 done; time left: about 7 min" in shown
     assert f"step 250 of 1000  {jobs[2].command}" in shown
@@ -269,7 +269,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     assert "cohort" not in content["config"]
     assert {"budget", "seed", "cohort_checksum", "versions", "wall_seconds"} <= content["run"].keys()
     assert "curve" not in content
-    (row,) = results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
+    (row,) = results.rows(tmp_path / "results", tables.load_table("window_alpha_physionet2019"))
     assert (row["window"], row["alpha"], row["seed"], row["method"]) == (8, 0.3, 1111, "ncl_w")
     assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
     assert row["stopped_by_budget"]
@@ -282,7 +282,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     other.parent.mkdir()
     other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
     with pytest.raises(InputError, match="results of more than one cohort_checksum: abc, xyz"):
-        results.rows(tmp_path / "results", tables.load("window_alpha_physionet2019"))
+        results.rows(tmp_path / "results", tables.load_table("window_alpha_physionet2019"))
 
 
 def test_settings_by_hand() -> None:
@@ -334,8 +334,8 @@ def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: 
         ("{", "cannot be read as JSON"),
         (
             "{}",
-            "no result of bin/reproduce; "
-            "it lacks best_epoch, config, intervals, metrics, protocol, run, stopped_by_budget, wall_seconds",
+            "bin/reproduce.* lacks "
+            "best_epoch, config, intervals, metrics, protocol, run, stopped_by_budget, wall_seconds",
         ),
         (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.dataset, run.wall_seconds"),
     ]:
@@ -369,14 +369,14 @@ def test_settings_that_no_training_takes_leave_no_plan(cohorts, tmp_path, option
             "alpha_n_w_physionet2019",
             "alpha_0.3",
             "alpha = 0.5",
-            r"itself sets alpha, to 0.3 in ncl_w-alpha_0.3-.*; leave it",
+            r"itself sets to 0.3 in ncl_w-alpha_0.3-",
         ),
-        ("alpha_n_w_physionet2019", "alpha_0.3", "ncl_w: window=8", "itself sets window, to 12 in"),
+        ("alpha_n_w_physionet2019", "alpha_0.3", "ncl_w: window=8", "itself sets to 12 in"),
         (
             "physionet2019",
             "end_to_end",
             "head = 'mlp'",
-            "itself sets head, to 'linear' in end_to_end-head_linear-seed1111",
+            "itself sets to 'linear' in end_to_end-head_linear-seed1111",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ncl_tf.errors import InputError
 from ncl_tf.reporting.figures import cohorts, evaluations, representations, sweeps, training
 from ncl_tf.reporting.figures.figure import Figure, style
-from ncl_tf.reporting.figures.sources import Lacking, Sources
+from ncl_tf.reporting.sources import MissingInputError, Sources
 
 DRAWN_BY: dict[str, Callable[[Sources], Figure]] = {
     "alpha_n_w": sweeps.alpha_n_w,
@@ -25,11 +25,11 @@ DRAWN_BY: dict[str, Callable[[Sources], Figure]] = {
     "distances": representations.distances,
     "training_curves": training.training_curves,
     "precision_recall": evaluations.precision_recall,
-    "reliability": evaluations.reliability,
+    "reliability": evaluations.reliability_curves,
 }
 NAMES = tuple(DRAWN_BY)
 
-__all__ = ["NAMES", "Figure", "make"]
+__all__ = ["NAMES", "Figure", "draw", "make"]
 
 
 def make(
@@ -39,7 +39,7 @@ def make(
     progress: Callable[[Sequence[str]], Iterable[str]] = lambda names: names,
     left_out: Callable[[str, str], None] = lambda name, needs: None,
 ) -> list[Figure]:
-    """Draws figures.
+    """Draw figures from folders.
 
     Args:
         folders: run directories and output folders of bin/reproduce.
@@ -50,15 +50,24 @@ def make(
     """
     for name in names or ():
         if name not in NAMES:
-            raise InputError(f"no figure {name!r}; choose one of {', '.join(NAMES)}")
-    sources, figures = Sources(folders, cohort), []
+            raise InputError(f"the figure must be one of {', '.join(NAMES)}, got {name!r}")
+    return draw(Sources(folders, cohort), names, progress, left_out)
+
+
+def draw(
+    sources: Sources,
+    names: Sequence[str] | None = None,
+    progress: Callable[[Sequence[str]], Iterable[str]] = lambda names: names,
+    left_out: Callable[[str, str], None] = lambda name, needs: None,
+) -> list[Figure]:
+    """Draw figures from folders that have been read; arguments as of `make`."""
+    figures = []
     for name in progress(NAMES if names is None else names):
         try:
             with style(name):
                 figures.append(DRAWN_BY[name](sources).laid_out())
-        except Lacking as error:
+        except MissingInputError as error:
             if names is not None:
-                given = ", ".join(str(path) for path in (*folders, cohort) if path) or "nothing"
-                raise InputError(f"figure {name!r} needs {error}; given: {given}") from error
+                raise InputError(f"figure {name!r} needs {error}; given: {sources.given}") from error
             left_out(name, str(error))
     return figures

@@ -1,30 +1,31 @@
-"""What cohorts hold: the prevalence of the bins of a task, such as the remaining length of stay."""
+"""Figures of cohorts: the prevalence of the bins of a task, such as the remaining length of stay."""
 
 import numpy as np
 import pandas as pd
 
 from ncl_tf.data.declaration import Task
-from ncl_tf.reporting.figures.figure import COLOURS, Figure, legend_below, listed, panels
-from ncl_tf.reporting.figures.sources import SPLITS, Lacking, Sources, data_text
+from ncl_tf.reporting.figures.figure import COLORS, Figure, legend_below, listed, panels
+from ncl_tf.reporting.figures.groups import SPLIT_TITLES, data_text
+from ncl_tf.reporting.sources import MissingInputError, Sources
 
 NEEDS = "a cohort with a task in bins, such as length of stay, by --cohort or as that of a run"
 
 
 def length_of_stay_bins(sources: Sources) -> Figure:
-    """Bars of the share of labelled hours in each bin, by split."""
+    """Draw bars of the share of labelled hours in each bin, by split."""
     found = [
         (cohort, position, task)
-        for cohort in sources.cohorts()
+        for cohort in sources.opened_cohorts()
         for position, task in enumerate(cohort.tasks)
         if task.kind == "bins"
     ]
     if not found:
-        raise Lacking(NEEDS)
+        raise MissingInputError(NEEDS)
     canvas, axes = panels(len(found), 6.2, 3.1, columns=1)
     rows = []
     for ax, (cohort, position, task) in zip(axes, found, strict=True):
         names = bin_names(task)
-        for number, split in enumerate(SPLITS):
+        for number, split in enumerate(SPLIT_TITLES):
             classes = cohort[split].classes[:, position]
             hours = np.bincount(classes[classes >= 0], minlength=task.classes)
             share = hours / max(hours.sum(), 1)
@@ -32,8 +33,8 @@ def length_of_stay_bins(sources: Sources) -> Figure:
                 np.arange(task.classes) + 0.27 * (number - 1),
                 100 * share,
                 0.25,
-                color=COLOURS[number],
-                label=SPLITS[split],
+                color=COLORS[number],
+                label=SPLIT_TITLES[split],
             )
             rows += [
                 {
@@ -68,7 +69,7 @@ def length_of_stay_bins(sources: Sources) -> Figure:
 
 
 def bin_names(task: Task) -> list[str]:
-    """'< 1', '1-2', ..., '≥ 14': in days where the edges are hours of stay."""
+    """Name the bins of a task '< 1', '1–2', ..., '≥ 14': in days where the edges are hours of stay."""
     edges = [f"{edge / 24 if _in_hours(task) else edge:g}" for edge in task.edges]
     return [f"< {edges[0]}", *(f"{a}–{b}" for a, b in zip(edges, edges[1:], strict=False)), f"≥ {edges[-1]}"]
 

@@ -1,18 +1,16 @@
-"""What evaluations found, from the predictions that bin/evaluate keeps as Parquet: precision-recall and reliability."""
+"""Figures of evaluations, from the predictions that bin/evaluate keeps: precision-recall and reliability curves."""
 
 import dataclasses
-import pathlib
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
-from ncl_tf import files
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.reporting.figures.figure import (
-    COLOURS,
+    COLORS,
     Figure,
     legend_below,
     line_with_band,
@@ -21,7 +19,9 @@ from ncl_tf.reporting.figures.figure import (
     over_seeds,
     panels,
 )
-from ncl_tf.reporting.figures.sources import SPLITS, Lacking, Run, Sources, data_text, evenly, facts, left_out
+from ncl_tf.reporting.figures.groups import SPLIT_TITLES, data_text, dataset_title, evenly, facts, left_out
+from ncl_tf.reporting.sources import MissingInputError, Sources
+from ncl_tf.runs import StoredRun
 
 RECALLS = np.linspace(0.01, 1, 100)
 PANEL = ["dataset", "cohort", "task", "split"]  # what must be the same in curves that are compared
@@ -30,29 +30,28 @@ REFERENCE = {"color": "#555555", "linestyle": ":"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
+class BinaryEvaluation:
     """An evaluation of a binary task.
 
     Attributes:
-        run: that was judged.
-        path: of its JSON; the predictions are beside it.
-        question, metrics: as in the JSON.
+        run: the run that was evaluated.
+        settings: what was asked of bin/evaluate.
+        metrics: name -> value.
     """
 
-    run: Run
-    path: pathlib.Path
-    question: EvaluationSettings
+    run: StoredRun
+    settings: EvaluationSettings
     metrics: dict[str, float]
 
     @property
     def panel(self) -> tuple[str, ...]:
         """The values of PANEL."""
-        return self.run.dataset, self.run.record["cohort_checksum"], self.question.task, self.question.split
+        return dataset_title(self.run), self.run.record["cohort_checksum"], self.settings.task, self.settings.split
 
     @property
     def label(self) -> str:
         """The run, and head and features as in the evaluation's name."""
-        variant = dataclasses.replace(self.question, split="test").name.removeprefix(f"{self.question.task}-")
+        variant = dataclasses.replace(self.settings, split="test").name.removeprefix(f"{self.settings.task}-")
         return f"{self.run.label}, {variant}"
 
     @property
@@ -61,26 +60,26 @@ class Judged:
         return dict(zip(KEYS, (*self.panel, self.label), strict=True)) | {"seed": self.run.record["seed"]}
 
     def predictions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities [H] and labels [H] of the labelled hours."""
-        columns = ["label", "probability_1"]
-        table = pd.read_parquet(self.path.with_suffix(".parquet"), columns=columns).dropna()
+        """Read the probabilities [H] and labels [H] of the labelled hours."""
+        path, columns = self.run.predictions_path(self.settings.name), ["label", "probability_1"]
+        table = pd.read_parquet(path, columns=columns).dropna()
         return table["probability_1"].to_numpy(np.float64), table["label"].to_numpy(np.int64)
 
 
 def precision_recall(sources: Sources) -> Figure:
-    """Precision over recall of every evaluation of a binary task."""
-    found, thinned = evaluations(sources)
+    """Draw precision over recall of every evaluation of a binary task."""
+    found, thinned = binary_evaluations(sources)
     rows, prevalence = [], {}
-    for judged in found:
-        probabilities, labels = judged.predictions()
-        prevalence[judged.panel] = 100 * labels.mean()
+    for evaluation in found:
+        probabilities, labels = evaluation.predictions()
+        prevalence[evaluation.panel] = 100 * labels.mean()
         curve = zip(RECALLS, precisions(probabilities, labels), strict=True)
-        rows += [judged.keys | {"recall": recall, "value": precision} for recall, precision in curve]
+        rows += [evaluation.keys | {"recall": recall, "value": precision} for recall, precision in curve]
     data = over_seeds(pd.DataFrame(rows), [*KEYS, "recall"])
     canvas, axes = panels(len(prevalence), 4.1, 3.6)
     for ax, (panel, curves) in zip(axes, data.groupby(PANEL, sort=False), strict=True):
-        for colour, (label, line) in zip(COLOURS, curves.groupby("run", sort=False), strict=False):
-            line_with_band(ax, 100 * line["recall"], line, scale=100, color=colour, label=label)
+        for color, (label, line) in zip(COLORS, curves.groupby("run", sort=False), strict=False):
+            line_with_band(ax, 100 * line["recall"], line, scale=100, color=color, label=label)
         ax.axhline(prevalence[panel], label="prevalence", **REFERENCE)
         highest = 100 * (curves["mean"] + curves["std"].fillna(0)).max()
         ax.set(xlim=(0, 100), ylim=(0, min(1.1 * highest, 102)), xlabel="recall (%)", ylabel="precision (%)")
@@ -98,9 +97,9 @@ def precision_recall(sources: Sources) -> Figure:
     )
 
 
-def reliability(sources: Sources) -> Figure:
-    """Observed share of positives over predicted probability of every evaluation of a binary task."""
-    found, thinned = evaluations(sources)
+def reliability_curves(sources: Sources) -> Figure:
+    """Draw the observed share of positives over the predicted probability of every evaluation of a binary task."""
+    found, thinned = binary_evaluations(sources)
     data = _calibration(found)
     groups = list(data.groupby(PANEL, sort=False))
     columns, rows = min(len(groups), 3), -(-len(groups) // 3)
@@ -109,10 +108,10 @@ def reliability(sources: Sources) -> Figure:
     for index, (panel, curves) in enumerate(groups):
         upper, lower = grid[2 * (index // 3) : 2 * (index // 3) + 2, index % 3]
         upper.plot([0, 100], [0, 100], label="perfectly calibrated", **REFERENCE)
-        for colour, (label, line) in zip(COLOURS, curves.groupby("run", sort=False), strict=False):
+        for color, (label, line) in zip(COLORS, curves.groupby("run", sort=False), strict=False):
             x, y, std = 100 * line["predicted"], 100 * line["observed"], 100 * line["std"].fillna(0)
-            upper.errorbar(x, y, std, color=colour, marker="o", label=label)
-            lower.plot(50 * (line["low"] + line["high"]), 100 * line["share"], color=colour, marker="o", linewidth=1)
+            upper.errorbar(x, y, std, color=color, marker="o", label=label)
+            lower.plot(50 * (line["low"] + line["high"]), 100 * line["share"], color=color, marker="o", linewidth=1)
         upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=_title(panel))
         lower.set(xlim=(-2, 102), yscale="log", xlabel="predicted probability (%)", ylabel="hours (%)")
     for unused in range(len(groups), columns * rows):
@@ -132,41 +131,42 @@ def reliability(sources: Sources) -> Figure:
     )
 
 
-def evaluations(sources: Sources) -> tuple[list[Judged], str]:
-    """Those of binary tasks, in each panel not more lines than there are colours, and what to tell of the rest."""
+def binary_evaluations(sources: Sources) -> tuple[list[BinaryEvaluation], str]:
+    """Choose evaluations of binary tasks, in each panel at most as many lines as there are colors; state what is left out."""
     found = []
     for run in sources.runs:
-        for path in sorted(run.folder.glob("evaluations/*.json")):
-            content = files.read_json(path)
-            if "auprc" in content["metrics"] and path.with_suffix(".parquet").exists():
-                found.append(Judged(run, path, EvaluationSettings(**content["question"]), content["metrics"]))
+        for content in run.evaluations:
+            if "auprc" in content["metrics"] and run.predictions_path(content["name"]).exists():
+                found.append(BinaryEvaluation(run, EvaluationSettings(**content["settings"]), content["metrics"]))
     if not found:
-        raise Lacking("a run directory with an evaluation of a binary task by bin/evaluate, evaluations/NAME.parquet")
-    lines: dict[tuple, dict[str, list[Judged]]] = {}
-    for judged in found:
-        lines.setdefault(judged.panel, {}).setdefault(judged.label, []).append(judged)
-    chosen = {panel: evenly(of_panel, len(COLOURS)) for panel, of_panel in lines.items()}
+        raise MissingInputError(
+            "a run directory with an evaluation of a binary task by bin/evaluate, and its predictions"
+        )
+    lines: dict[tuple, dict[str, list[BinaryEvaluation]]] = {}
+    for evaluation in found:
+        lines.setdefault(evaluation.panel, {}).setdefault(evaluation.label, []).append(evaluation)
+    chosen = {panel: evenly(of_panel, len(COLORS)) for panel, of_panel in lines.items()}
     all_lines, some = ([line for of_panel in x.values() for line in of_panel] for x in (lines, chosen))
     return [j for of_panel in chosen.values() for line in of_panel.values() for j in line], left_out(all_lines, some)
 
 
 def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Precision at each of RECALLS [100]: at the highest threshold that reaches it."""
+    """Compute the precision at each of RECALLS [100]: at the highest threshold that reaches it."""
     precision, recall, _ = precision_recall_curve(labels, probabilities)
     return precision[::-1][np.searchsorted(recall[::-1], RECALLS)]  # scikit-learn's recalls fall
 
 
 def _title(panel: tuple[str, ...]) -> str:
     dataset, checksum, task, split = panel
-    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {SPLITS[split]} split"
+    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {SPLIT_TITLES[split]} split"
 
 
-def _calibration(found: list[Judged]) -> pd.DataFrame:
+def _calibration(found: list[BinaryEvaluation]) -> pd.DataFrame:
     rows = []
-    for judged in found:
-        probabilities, labels = judged.predictions()
+    for evaluation in found:
+        probabilities, labels = evaluation.predictions()
         cells = metrics.reliability(probabilities, labels)
-        rows += [judged.keys | cell | {"share": cell["hours"] / len(labels)} for cell in cells if cell["hours"]]
+        rows += [evaluation.keys | cell | {"share": cell["hours"] / len(labels)} for cell in cells if cell["hours"]]
     return (
         pd.DataFrame(rows)
         .groupby([*KEYS, "low", "high"], sort=False, as_index=False)
@@ -181,20 +181,24 @@ def _calibration(found: list[Judged]) -> pd.DataFrame:
     )
 
 
-def _by_line(found: list[Judged]) -> dict[tuple, list[Run]]:
-    lines: dict[tuple, list[Run]] = {}
-    for judged in found:
-        lines.setdefault((judged.panel, judged.label), []).append(judged.run)
+def _by_line(found: list[BinaryEvaluation]) -> dict[tuple, list[StoredRun]]:
+    lines: dict[tuple, list[StoredRun]] = {}
+    for evaluation in found:
+        lines.setdefault((evaluation.panel, evaluation.label), []).append(evaluation.run)
     return lines
 
 
-def _scores(found: list[Judged], metric: str, title: str) -> str:
-    """AUPRC (x 100): 12.3 ± 0.4 (cl, mlp), ..."""
+def _scores(found: list[BinaryEvaluation], metric: str, title: str) -> str:
+    """State a metric of each line: AUPRC (x 100): 12.3 ± 0.4 (cl, mlp), ..."""
     values: dict[str, list[float]] = {}
-    several = len({judged.panel for judged in found}) > 1
-    for judged in found:
-        name = f"{judged.label}; {judged.question.task}, {judged.question.split}" if several else judged.label
-        values.setdefault(name, []).append(100 * judged.metrics[metric])
+    several = len({evaluation.panel for evaluation in found}) > 1
+    for evaluation in found:
+        name = (
+            f"{evaluation.label}; {evaluation.settings.task}, {evaluation.settings.split}"
+            if several
+            else evaluation.label
+        )
+        values.setdefault(name, []).append(100 * evaluation.metrics[metric])
     texts = [
         f"{np.mean(v):.1f}{f' ± {np.std(v, ddof=1):.1f}' if len(v) > 1 else ''} ({name})" for name, v in values.items()
     ]
@@ -202,7 +206,7 @@ def _scores(found: list[Judged], metric: str, title: str) -> str:
 
 
 def _sides(data: pd.DataFrame) -> str:
-    """Which lines predict too much in most hours, and which do not."""
+    """State which lines predict too much in most hours, and which do not."""
     sides: dict[str, list[str]] = {}
     for label, line in data.groupby("run", sort=False):
         high = np.average(line["predicted"] > line["observed"], weights=line["share"]) > 0.5

@@ -1,4 +1,4 @@
-"""A finished figure with its data and words, and the looks that all figures share."""
+"""A finished figure with its data, caption and alternative text, and the style that all figures share."""
 
 import contextlib
 import dataclasses
@@ -14,9 +14,9 @@ from matplotlib.figure import Figure as Canvas
 
 from ncl_tf import files
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; without yellow, which is too light for lines.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-GREY = "#BBBBBB"
+# Okabe and Ito's colors, which color-blind readers can distinguish; without yellow, which is too light for lines.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+GRAY = "#BBBBBB"
 PNG_DPI = 200
 STYLE = {
     "font.family": "DejaVu Sans",  # part of matplotlib, so figures look the same everywhere
@@ -60,13 +60,13 @@ class Figure:
     canvas: Canvas = dataclasses.field(repr=False, compare=False)
 
     def laid_out(self) -> "Figure":
-        """Itself, with everything in its final place: a layout that is made anew for each file would never be quite the same."""
+        """Fix everything in its final place: a layout that is made anew for each file would never be quite the same."""
         self.canvas.draw_without_rendering()
         self.canvas.set_layout_engine("none")
         return self
 
     def svg(self) -> str:
-        """Self-contained SVG on white, the same bytes for the same data; begins with <svg, so that HTML can hold it."""
+        """The figure as self-contained SVG on white, the same bytes for the same data; it begins with <svg, so HTML can hold it."""
         text = io.StringIO()
         words = {"Title": self.title, "Description": self.alt, "Date": None, "Creator": None}
         with style(self.name):
@@ -74,7 +74,7 @@ class Figure:
         return text.getvalue()[text.getvalue().index("<svg") :]
 
     def save(self, folder: pathlib.Path) -> list[pathlib.Path]:
-        """Writes NAME.png, .svg, .csv and .json (title, caption, alt), each atomically; returns the paths."""
+        """Write NAME.png, .svg, .csv and .json (title, caption, alt), each atomically; returns the paths."""
         paths = [folder / f"{self.name}.{form}" for form in ("png", "svg", "csv", "json")]
         with files.atomic_path(paths[0]) as partial, style(self.name):
             self.canvas.savefig(partial, format="png", dpi=PNG_DPI, metadata={"Title": self.title, "Software": None})
@@ -86,20 +86,20 @@ class Figure:
 
 @contextlib.contextmanager
 def style(name: str) -> Iterator[None]:
-    """The looks of all figures, within the context only; `name` makes the SVG's identifiers, always the same ones."""
+    """Apply the style of all figures, within the context only; `name` makes the SVG's identifiers, always the same ones."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": name}):
         yield
 
 
 def new_canvas(width: float, height: float) -> Canvas:
-    """A canvas of so many inches, laid out so that nothing overlaps."""
+    """Make a canvas of so many inches, laid out so that nothing overlaps."""
     canvas = Canvas(figsize=(width, height), layout="constrained")
     canvas.get_layout_engine().set(w_pad=0.07, h_pad=0.07)
     return canvas
 
 
 def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[Canvas, list[Axes]]:
-    """A canvas with so many panels, each of the given size in inches, row by row."""
+    """Make a canvas with so many panels, each of the given size in inches, row by row."""
     columns = min(columns, count)
     rows = -(-count // columns)
     canvas = new_canvas(width * columns, height * rows)
@@ -110,7 +110,7 @@ def panels(count: int, width: float, height: float, columns: int = 3) -> tuple[C
 
 
 def legend_below(canvas: Canvas, axes: Iterable[Axes]) -> None:
-    """One legend for several panels, below them, where it covers nothing; it grows the canvas by what it needs."""
+    """Draw one legend for several panels below them, where it covers nothing; it enlarges the canvas by what it needs."""
     entries = {label: handle for ax in axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     width, height = canvas.get_size_inches()
     columns = max(1, min(len(entries), int(width / (0.6 + 0.075 * max(map(len, entries))))))
@@ -119,18 +119,18 @@ def legend_below(canvas: Canvas, axes: Iterable[Axes]) -> None:
 
 
 def listed(texts: Iterable[str]) -> str:
-    """a, b and c; each once."""
+    """List texts in words, each once: a, b and c."""
     *first, last = dict.fromkeys(texts)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def counted(number: int, thing: str) -> str:
-    """1 seed, 2 seeds."""
+    """Count things in words: 1 seed, 2 seeds."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def seeds_text(counts: Iterable[int], drawn: str) -> str:
-    """How many seeds are behind the points of a figure, and what its error bars are."""
+    """State how many seeds are behind the points of a figure, and what its error bars are."""
     counts = sorted(counts)
     if counts[-1] == 1:
         return f"1 seed, so no {drawn}" if drawn else "1 seed"
@@ -139,14 +139,14 @@ def seeds_text(counts: Iterable[int], drawn: str) -> str:
 
 
 def over_seeds(data: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Mean, std (n - 1; NaN of one) and number of seeds of `value`, for each combination of the keys, in their order."""
+    """Average `value` over seeds: mean, std (n - 1; NaN of one) and number, for each combination of the keys, in their order."""
     return data.groupby(keys, sort=False, as_index=False, dropna=False).agg(
         mean=("value", "mean"), std=("value", "std"), seeds=("seed", "nunique")
     )
 
 
 def line_with_band(ax: Axes, x: pd.Series, line: pd.DataFrame, scale: float = 1, **looks: Any) -> None:
-    """A line of means, with a band of one standard deviation where there are several seeds."""
+    """Draw a line of means, with a band of one standard deviation where there are several seeds."""
     mean, std = scale * line["mean"], scale * line["std"]
     marker = "o" if len(line) == 1 else None  # a line of one point would not be seen
     ax.plot(x, mean, marker=marker, **looks)

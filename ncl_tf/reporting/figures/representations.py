@@ -1,4 +1,4 @@
-"""What encoders make of validation stays: t-SNE, and distances within and between stays."""
+"""Figures of representations of validation stays: t-SNE, and distances within and between stays."""
 
 import dataclasses
 import textwrap
@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 import ncl_tf
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.reporting.figures.figure import (
-    COLOURS,
-    GREY,
+    COLORS,
+    GRAY,
     Canvas,
     Figure,
     line_with_band,
@@ -25,10 +25,12 @@ from ncl_tf.reporting.figures.figure import (
     new_canvas,
     over_seeds,
 )
-from ncl_tf.reporting.figures.sources import Lacking, Run, Sources, by_alpha, by_label, evenly, facts, left_out
+from ncl_tf.reporting.figures.groups import by_alpha, by_label, evenly, facts, left_out
+from ncl_tf.reporting.sources import MissingInputError, Sources
+from ncl_tf.runs import StoredRun
 
 TSNE_RUNS = 5
-TSNE_STAYS = len(COLOURS)
+TSNE_STAYS = len(COLORS)
 TSNE_HOURS = 72  # the last ones of each stay, at the most
 SHORTEST = 12  # hours of a stay that is shown
 DISTANCE_STAYS = 200
@@ -41,21 +43,21 @@ class Compared:
     """Runs on the same data whose representations are compared.
 
     Attributes:
-        groups: those that differ in the seed only together, by label; of a sweep over alpha, by alpha.
-        chosen: what to tell about the choice.
-        cohort: that they were trained on.
+        groups: runs that differ in the seed only, by label; of a sweep over alpha, by alpha.
+        chosen: a sentence about the choice, for captions.
+        cohort: the cohort that they were trained on.
     """
 
-    groups: dict[str, list[Run]]
+    groups: dict[str, list[StoredRun]]
     chosen: str
     cohort: Cohort
 
 
 def compared(sources: Sources, most: int) -> Compared:
-    """The runs that differ in alpha only where there are such; else all those of the data that most runs are of."""
-    runs = [run for run in sources.runs if run.has_encoder]
+    """Choose the runs that differ in alpha only where there are such; else all those of the data that most runs are of."""
+    runs = [run for run in sources.runs if run.encoder]
     if not runs:
-        raise Lacking("a finished run directory, with an encoder/")
+        raise MissingInputError("a finished run directory, with its encoder")
     groups, how = by_alpha(runs), "differ in α only"
     if not groups:
         checksums = [run.record["cohort_checksum"] for run in runs]
@@ -68,7 +70,7 @@ def compared(sources: Sources, most: int) -> Compared:
 
 
 def tsne(sources: Sources) -> Figure:
-    """A t-SNE of the hours of a few validation stays for each run, coloured by stay and by label."""
+    """Draw a t-SNE of the hours of a few validation stays for each run, colored by stay and by label."""
     found = compared(sources, TSNE_RUNS)
     split, task = found.cohort["val"], found.cohort.tasks[0]
     rows, stays = few_stays(split)
@@ -81,35 +83,35 @@ def tsne(sources: Sources) -> Figure:
                 representations
             )
         columns = {"run": label, "seed": run.record["seed"], "stay": stays, "class": split.classes[rows, 0]}
-        # Sorted by place, the points do not tell the order of a stay's hours.
+        # Sorted by place, the points do not reveal the order of a stay's hours.
         parts.append(pd.DataFrame(columns | {"x": places[:, 0], "y": places[:, 1]}).sort_values(["stay", "x"]))
     data, name = pd.concat(parts, ignore_index=True), task.name.replace("_", " ")
     return Figure(
         "tsne",
         "t-SNE of representations",
         f"t-SNE of the representations of {len(rows)} hours of {max(stays)} validation stays: each point is an hour, above "
-        f"coloured by stay, below by the label of {name}.{found.chosen} {facts([[run] for run in chosen.values()])}",
-        f"Clouds of points for {listed(chosen)}, each twice: coloured by stay, and by {name}. {_neighbours(data)}",
+        f"colored by stay, below by the label of {name}.{found.chosen} {facts([[run] for run in chosen.values()])}",
+        f"Clouds of points for {listed(chosen)}, each twice: colored by stay, and by {name}. {_neighbors(data)}",
         data,
         _clouds(data, name, task.classes),
     )
 
 
 def _clouds(data: pd.DataFrame, task: str, classes: int) -> Canvas:
-    """A column for each run: above its points coloured by stay, below by class."""
+    """Draw a column for each run: above its points colored by stay, below by class."""
     labels = list(dict.fromkeys(data["run"]))
     canvas = new_canvas(2.3 * max(len(labels), 2) + 1.3, 5.2)
     grid = canvas.subplots(2, len(labels), squeeze=False)
     for (upper, lower), label in zip(grid.T, labels, strict=True):
         part = data[data["run"] == label].sort_values("class")  # rare classes are drawn last, on top
-        colours = [COLOURS[stay - 1] for stay in part["stay"]], [_class_colour(one, classes) for one in part["class"]]
-        for ax, colour in zip((upper, lower), colours, strict=True):
-            ax.scatter(part["x"], part["y"], c=colour, s=7, linewidths=0)
+        colors = [COLORS[stay - 1] for stay in part["stay"]], [_class_color(one, classes) for one in part["class"]]
+        for ax, color in zip((upper, lower), colors, strict=True):
+            ax.scatter(part["x"], part["y"], c=color, s=7, linewidths=0)
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(True)
         upper.set_title(textwrap.fill(label, 26))
-    grid[0, 0].set_ylabel("coloured by stay")
-    grid[1, 0].set_ylabel(f"coloured by {task}")
+    grid[0, 0].set_ylabel("colored by stay")
+    grid[1, 0].set_ylabel(f"colored by {task}")
     canvas.supxlabel("t-SNE coordinates (no unit)", fontsize=9)
     handles = _class_handles(classes, task, bool((data["class"] < 0).any()))
     grid[1, -1].legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1))
@@ -117,8 +119,8 @@ def _clouds(data: pd.DataFrame, task: str, classes: int) -> Canvas:
 
 
 def distances(sources: Sources) -> Figure:
-    """Cosine distances of representations within and between stays, and within stays over the hours between two samples."""
-    found = compared(sources, len(COLOURS))
+    """Draw cosine distances of representations within and between stays, and within stays over the hours between samples."""
+    found = compared(sources, len(COLORS))
     split = found.cohort["val"]
     rows, stays = many_stays(split)
     values = []
@@ -130,12 +132,12 @@ def distances(sources: Sources) -> Figure:
     canvas = new_canvas(9.2, 2.2 + 0.32 * len(found.groups))
     left, right = canvas.subplots(1, 2, width_ratios=(1, 1.1))
     _dumbbells(left, data, list(found.groups))
-    for colour, label in zip(COLOURS, found.groups, strict=False):
+    for color, label in zip(COLORS, found.groups, strict=False):
         of_run = data[data["run"] == label]
         line = of_run[of_run["pairs"] == "within a stay, by hours apart"]
-        line_with_band(right, line["hours_apart"], line, color=colour)
+        line_with_band(right, line["hours_apart"], line, color=color)
         right.axhline(
-            of_run[of_run["pairs"] == "between stays"]["mean"].item(), color=colour, linestyle=":", linewidth=1
+            of_run[of_run["pairs"] == "between stays"]["mean"].item(), color=color, linestyle=":", linewidth=1
         )
     right.set(xlabel="hours between two samples of a stay", ylabel="mean cosine distance", ylim=(0, None))
     right.set_title("solid: within stays; dotted: between stays", loc="left")
@@ -152,7 +154,7 @@ def distances(sources: Sources) -> Figure:
 
 
 def few_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [H] and stay numbers 1 .. n [H] of the last hours of a few stays, up to half of them with a positive hour."""
+    """Choose rows [H] and stay numbers 1 .. n [H]: the last hours of a few stays, up to half of them with a positive hour."""
     positive = np.maximum.reduceat(split.classes[:, 0] > 0, split.patient_windows[:, 0])
     long = split.lengths >= min(SHORTEST, split.lengths.max())
     random = np.random.default_rng(0)
@@ -166,24 +168,24 @@ def few_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
 
 
 def many_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [H] and stay numbers [H] of all hours of at most DISTANCE_STAYS random stays."""
+    """Choose rows [H] and stay numbers [H]: all hours of at most DISTANCE_STAYS random stays."""
     chosen = np.random.default_rng(0).permutation(len(split.lengths))[:DISTANCE_STAYS]
     first, lengths = split.patient_windows[chosen, 0], split.lengths[chosen]
     rows = np.concatenate([np.arange(start, start + count) for start, count in zip(first, lengths, strict=True)])
     return rows, np.repeat(np.arange(1, len(chosen) + 1), lengths)
 
 
-def embedded(run: Run, split: SplitData, rows: np.ndarray) -> np.ndarray:
-    """Representations [H, size] of the hours at the given rows [H]."""
+def embedded(run: StoredRun, split: SplitData, rows: np.ndarray) -> np.ndarray:
+    """Compute the representations [H, size] of the hours at the given rows [H]."""
     from ncl_tf.data.windows import Windows  # imports TensorFlow
 
-    encoder = ncl_tf.load(run.folder / "encoder")
+    encoder = ncl_tf.load(run.encoder)
     batches = Windows(split, encoder.history).sequential(BATCH, rows)
     return np.concatenate([encoder.embed(batch["window"]) for batch in batches])
 
 
 def stay_distances(representations: np.ndarray, stays: np.ndarray) -> list[dict]:
-    """Mean cosine distances, 1 - cos, over all pairs of hours of the same stay, of different stays, and by hours apart.
+    """Compute mean cosine distances, 1 - cos, over all pairs of hours of the same stay, of different stays, and by hours apart.
 
     Args:
         representations: [H, size], stay after stay, hour after hour.
@@ -212,29 +214,29 @@ def stay_distances(representations: np.ndarray, stays: np.ndarray) -> list[dict]
     return found
 
 
-def _class_colour(one: int, classes: int) -> str | tuple:
+def _class_color(one: int, classes: int) -> str | tuple:
     if one < 0:
-        return GREY
+        return GRAY
     if classes == 2:
-        return (COLOURS[5], COLOURS[1])[one]
+        return (COLORS[5], COLORS[1])[one]
     return matplotlib.colormaps["viridis"](one / (classes - 1))
 
 
 def _class_handles(classes: int, task: str, unlabelled: bool) -> list[Line2D]:
     names = [f"no {task}", task] if classes == 2 else [f"bin {one + 1}" for one in range(classes)]
-    shown = {name: _class_colour(one, classes) for one, name in enumerate(names)}
-    shown |= {"unlabelled": GREY} if unlabelled else {}
-    return [Line2D([], [], marker="o", linestyle="", color=colour, label=name) for name, colour in shown.items()]
+    shown = {name: _class_color(one, classes) for one, name in enumerate(names)}
+    shown |= {"unlabelled": GRAY} if unlabelled else {}
+    return [Line2D([], [], marker="o", linestyle="", color=color, label=name) for name, color in shown.items()]
 
 
 def _dumbbells(ax: Axes, data: pd.DataFrame, labels: Sequence[str]) -> None:
-    """For each run its mean distance within stays and between them, joined by a line."""
-    for height, (colour, label) in enumerate(zip(COLOURS, labels, strict=False)):
+    """Draw for each run its mean distance within stays and between them, joined by a line."""
+    for height, (color, label) in enumerate(zip(COLORS, labels, strict=False)):
         of_run = data[data["run"] == label].set_index("pairs")
         ends = [of_run.loc[pairs] for pairs in ("within a stay", "between stays")]
-        ax.plot([end["mean"] for end in ends], [height, height], color=colour, linewidth=2.5, alpha=0.4)
+        ax.plot([end["mean"] for end in ends], [height, height], color=color, linewidth=2.5, alpha=0.4)
         for end, marker in zip(ends, "os", strict=True):
-            ax.errorbar(end["mean"], height, xerr=np.nan_to_num(end["std"]), color=colour, marker=marker, markersize=6)
+            ax.errorbar(end["mean"], height, xerr=np.nan_to_num(end["std"]), color=color, marker=marker, markersize=6)
     ax.set_yticks(range(len(labels)), labels)
     ax.set(xlim=(0, None), ylim=(len(labels) - 0.4, -0.6), xlabel="mean cosine distance (0: same direction)")
     ax.set_title("●  within a stay    ■  between stays", loc="left")
@@ -249,11 +251,11 @@ def _ratios(data: pd.DataFrame) -> list[str]:
     return found
 
 
-def _neighbours(data: pd.DataFrame) -> str:
-    """How often the nearest point belongs to the same stay: what the eye sees as islands, in a number."""
+def _neighbors(data: pd.DataFrame) -> str:
+    """State how often the nearest point belongs to the same stay: what the eye sees as islands, in a number."""
     found = []
     for label, part in data.groupby("run", sort=False):
         places, stays = part[["x", "y"]].to_numpy(), part["stay"].to_numpy()
         nearest = NearestNeighbors(n_neighbors=2).fit(places).kneighbors(places, return_distance=False)[:, 1]
         found.append(f"{(stays[nearest] == stays).mean():.0%} with {label}")
-    return f"A point's nearest neighbour is of the same stay: {listed(found)}."
+    return f"A point's nearest neighbor is of the same stay: {listed(found)}."

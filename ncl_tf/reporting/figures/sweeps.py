@@ -1,4 +1,4 @@
-"""The searches of the paper's appendix, from the results/ of bin/reproduce: lines over alpha, and grids of two settings."""
+"""Figures of the searches in the paper's appendix, from results of bin/reproduce: lines over alpha, grids of two settings."""
 
 import numpy as np
 import pandas as pd
@@ -6,9 +6,10 @@ from matplotlib.axes import Axes
 
 from ncl_tf.data.cohort import titled
 from ncl_tf.paper import results, tables
-from ncl_tf.paper.compare import METRICS
-from ncl_tf.reporting.figures.figure import COLOURS, GREY, Figure, listed, panels, seeds_text
-from ncl_tf.reporting.figures.sources import SPLITS, Lacking, Sources, data_text
+from ncl_tf.paper.compare import METRIC_TITLES
+from ncl_tf.reporting.figures.figure import COLORS, GRAY, Figure, listed, panels, seeds_text
+from ncl_tf.reporting.figures.groups import SPLIT_TITLES, data_text
+from ncl_tf.reporting.sources import MissingInputError, Sources
 
 ACCURACY = "contrastive_accuracy"
 AXIS = {
@@ -22,18 +23,18 @@ SYMBOL = {"alpha": "α", "momentum": "ρ", "temperature": "τ", "window": "w"}
 
 
 def alpha_n_w(sources: Sources) -> Figure:
-    """Lines of performance over alpha of NCL(n_w)."""
+    """Draw lines of performance over alpha of NCL(n_w)."""
     data = points(sources, "alpha_n_w_", ["alpha"])
     return _lines(
         "alpha_n_w",
         "α against performance, NCL(n_w)",
-        "Performance of NCL(n_w) for different α: 0 only tells neighbours apart, 1 only pulls them together.",
+        "Performance of NCL(n_w) for different α: 0 only discriminates between neighbors, 1 only aligns them.",
         data,
     )
 
 
 def alpha_n_y(sources: Sources) -> Figure:
-    """Lines of performance and contrastive accuracy over alpha of NCL(n_Y)."""
+    """Draw lines of performance and contrastive accuracy over alpha of NCL(n_Y)."""
     data = points(sources, "alpha_n_y_", ["alpha"], accuracy=True)
     return _lines(
         "alpha_n_y",
@@ -45,19 +46,19 @@ def alpha_n_y(sources: Sources) -> Figure:
 
 
 def temperature_momentum(sources: Sources) -> Figure:
-    """A grid of temperature and momentum of CL."""
+    """Draw a grid of temperature and momentum of CL."""
     data = points(sources, "temperature_momentum_", ["temperature", "momentum"])
     return _grids("temperature_momentum", "Temperature and momentum of CL", data, "temperature", "momentum")
 
 
 def window_alpha(sources: Sources) -> Figure:
-    """A grid of window and alpha of NCL(n_w)."""
+    """Draw a grid of window and alpha of NCL(n_w)."""
     data = points(sources, "window_alpha_", ["window", "alpha"])
     return _grids("window_alpha", "w and α of NCL(n_w)", data, "window", "alpha")
 
 
 def augmentations(sources: Sources) -> Figure:
-    """A grid of pairs of augmentations of CL, single ones on the diagonal."""
+    """Draw a grid of pairs of augmentations of CL, single ones on the diagonal."""
     data = points(sources, "augmentations_", ["layers"])
     names = list(AUGMENTATIONS)
     single = data["layers"].str.count(r"\+") < 2  # or a pair
@@ -67,7 +68,7 @@ def augmentations(sources: Sources) -> Figure:
         if single[group.index].any()
     ]
     if not groups:
-        raise Lacking("results of augmentations alone or in pairs, beside those of all four together")
+        raise MissingInputError("results of augmentations alone or in pairs, beside those of all four together")
     canvas, axes = panels(len(groups), 4.4, 3.9)
     best, all_four = [], []
     for ax, ((_, _, task, metric), group) in zip(axes, groups, strict=True):
@@ -92,14 +93,14 @@ def augmentations(sources: Sources) -> Figure:
         "augmentations",
         "Pairwise composition of augmentations of CL",
         f"Performance of CL with two augmentations, or with one, on the diagonal.{four} {_facts(data, '±')}",
-        f"A square grid of augmentations, coloured by performance. The best cell is {listed(best)}.",
+        f"A square grid of augmentations, colored by performance. The best cell is {listed(best)}.",
         data,
         canvas,
     )
 
 
 def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = False) -> pd.DataFrame:
-    """What the folders hold of all sweeps whose name begins with `prefix`.
+    """Collect the results of all sweeps whose name begins with `prefix`.
 
     Returns:
         a row for each point and metric: source (number of the output folder), table, dataset, split, budget, cohort, task,
@@ -107,9 +108,9 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
         table's nor the budget's, in words).
     """
     found = []
-    for source, folder in enumerate(sources.outputs, start=1):
-        for table in map(tables.load, filter(lambda name: name.startswith(prefix), tables.names())):
-            rows = results.rows(folder / "results", table)
+    for source, output in enumerate((s.output for s in sources.folders if s.output), start=1):
+        for table in map(tables.load_table, filter(lambda name: name.startswith(prefix), tables.names())):
+            rows = results.rows(output.results, table)
             metrics = {task: [c.metric for c in table.columns if c.task == task] for task in table.tasks}
             for row in rows:
                 facts = {
@@ -130,7 +131,7 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
                     found.append(facts | {"task": "training", "metric": ACCURACY, "value": value})
     if not found:
         names = [name for name in tables.names() if name.startswith(prefix)]
-        raise Lacking(f"results of bin/reproduce --table={' or '.join(names)}")
+        raise MissingInputError(f"results of bin/reproduce --table={' or '.join(names)}")
     values = pd.DataFrame(found).drop_duplicates()  # two tasks may share a training, and its accuracy
     values["value"] *= 100
     by = [name for name in values.columns if name not in ("seed", "changed", "value")]
@@ -141,7 +142,7 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
 
 
 def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
-    """A column for each sweep, in it a panel for each metric, all over alpha."""
+    """Draw a column for each sweep, in it a panel for each metric, all over alpha."""
     sweeps = list(data.groupby(["source", "table"], sort=False))
     rows = [
         sorted(sweep.groupby(["task", "metric"], sort=False), key=lambda g: g[0][1] == ACCURACY) for _, sweep in sweeps
@@ -153,8 +154,8 @@ def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
     for column, panels_of_sweep in zip(grid.T, rows, strict=True):
         for ax, ((task, metric), group) in zip(column, panels_of_sweep, strict=False):
             group = group.sort_values("alpha")
-            colour = COLOURS[1] if metric == ACCURACY else COLOURS[0]
-            ax.errorbar(group["alpha"], group["mean"], group["std"].fillna(0), color=colour, marker="o")
+            color = COLORS[1] if metric == ACCURACY else COLORS[0]
+            ax.errorbar(group["alpha"], group["mean"], group["std"].fillna(0), color=color, marker="o")
             ax.set_xlim(-0.04, 1.04)
             ax.set_ylabel(_score(metric) if metric == ACCURACY else f"{_words(task)}\n{_score(metric)}")
             ax.set_xlabel(AXIS["alpha"])
@@ -168,7 +169,7 @@ def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
 
 
 def _grids(name: str, title: str, data: pd.DataFrame, down: str, across: str) -> Figure:
-    """A panel for each sweep and metric: a grid of two settings, coloured by performance."""
+    """Draw a panel for each sweep and metric: a grid of two settings, colored by performance."""
     groups = list(data.groupby(["source", "table", "task", "metric"], sort=False))
     shape = data[down].nunique(), data[across].nunique()
     wide = shape[1] > 4
@@ -183,13 +184,13 @@ def _grids(name: str, title: str, data: pd.DataFrame, down: str, across: str) ->
         top = group.loc[group["mean"].idxmax()]
         best.append(f"{SYMBOL[down]} = {top[down]:g}, {SYMBOL[across]} = {top[across]:g} ({_header(group, data)})")
     caption = f"Performance for different values of {AXIS[down]} and {AXIS[across]}. {_facts(data, '±')}"
-    alt = f"A grid of {shape[0]} by {shape[1]} cells, coloured by performance. The best cell is {listed(best)}."
+    alt = f"A grid of {shape[0]} by {shape[1]} cells, colored by performance. The best cell is {listed(best)}."
     return Figure(name, title, caption, alt, data, canvas)
 
 
 def _grid(ax: Axes, mean: np.ndarray, std: np.ndarray, across: list, down: list, label: str) -> None:
-    """Cells [down, across] coloured by their mean, with mean and deviation in writing; what is not known stays grey."""
-    ax.set_facecolor(GREY)
+    """Color cells [down, across] by their mean and write mean and deviation into them; what is not known stays gray."""
+    ax.set_facecolor(GRAY)
     ax.grid(False)
     image = ax.imshow(mean, cmap="viridis", aspect="auto", origin="upper")
     middle = (np.nanmin(mean) + np.nanmax(mean)) / 2
@@ -204,7 +205,7 @@ def _grid(ax: Axes, mean: np.ndarray, std: np.ndarray, across: list, down: list,
 
 
 def _header(group: pd.DataFrame, data: pd.DataFrame) -> str:
-    """What tells a sweep from the others in a figure: dataset, labels that n_Y saw, and the budget where it differs."""
+    """The title of a sweep among others in a figure: dataset, labels that n_Y saw, and the budget where it differs."""
     first = group.iloc[0]
     labels = first["table"].removeprefix("alpha_n_y_") if first["table"].startswith("alpha_n_y_") else None
     parts = [first["dataset"], *([f"labels of {_words(labels)}"] if labels else [])]
@@ -216,16 +217,18 @@ def _tick(value: object) -> str:
 
 
 def _facts(data: pd.DataFrame, drawn: str = "error bars") -> str:
-    """Which data, budget and seeds, and what was changed."""
+    """State data, budget, seeds and changed settings, for captions."""
     cohorts = (data_text(d, c) for d, c in zip(data["dataset"], data["cohort"], strict=True))
-    splits, budgets = (listed(data[name].map(change)) for name, change in (("split", SPLITS.get), ("budget", repr)))
+    splits, budgets = (
+        listed(data[name].map(change)) for name, change in (("split", SPLIT_TITLES.get), ("budget", repr))
+    )
     text = f"Data: {listed(cohorts)}, {splits} split, MLP head. Budget {budgets}; {seeds_text(data['seeds'], drawn)}."
     changed = [settings for settings in data["changed"] if settings]
     return f"{text} Settings other than the paper's or the budget's: {listed(changed)}." if changed else text
 
 
 def _score(metric: str, unit: str = " (x 100)") -> str:
-    return f"contrastive accuracy{unit and ' (%)'}" if metric == ACCURACY else METRICS[metric] + unit
+    return f"contrastive accuracy{unit and ' (%)'}" if metric == ACCURACY else METRIC_TITLES[metric] + unit
 
 
 def _words(task: str) -> str:

@@ -1,39 +1,41 @@
-"""How trainings went, from the metrics.jsonl of run directories."""
+"""Figures of trainings, from the reports that run directories keep."""
 
 from typing import Any
 
 import pandas as pd
 
-from ncl_tf.reporting.figures.figure import COLOURS, Figure, legend_below, line_with_band, listed, over_seeds, panels
-from ncl_tf.reporting.figures.sources import Lacking, Run, Sources, by_label, evenly, facts, left_out
+from ncl_tf.reporting.figures.figure import COLORS, Figure, legend_below, line_with_band, listed, over_seeds, panels
+from ncl_tf.reporting.figures.groups import by_label, evenly, facts, left_out
+from ncl_tf.reporting.sources import MissingInputError, Sources
+from ncl_tf.runs import StoredRun
 
-TERMS = {
+TERM_TITLES = {
     "loss": "objective (nats)",
     "alignment": "$L_{NA}$, alignment (nats)",
     "discrimination": "$L_{ND}$, discrimination (nats)",
     "accuracy": "contrastive accuracy (%)",
     "other_loss": "loss of methods that do not contrast",
 }
-SPLITS = {"training": ("", "-"), "validation": ("val_", "--")}
+CURVES = {"training": ("", "-"), "validation": ("val_", "--")}
 
 
 def training_curves(sources: Sources) -> Figure:
-    """Objective, its two parts and contrastive accuracy over the steps of training."""
+    """Draw the objective, its two parts and the contrastive accuracy over the steps of training."""
     groups = by_label([run for run in sources.runs if run.reports])
     if not groups:
-        raise Lacking("a run directory with reports of its training, metrics.jsonl")
-    shown = evenly(groups, len(COLOURS))
+        raise MissingInputError("a run directory with reports of its training")
+    shown = evenly(groups, len(COLORS))
     rows = [row for label, runs in shown.items() for run in runs for row in _terms(label, run)]
     data = over_seeds(pd.DataFrame(rows), ["run", "term", "split", "step"])
-    terms = [term for term in TERMS if term in set(data["term"])]
+    terms = [term for term in TERM_TITLES if term in set(data["term"])]
     canvas, axes = panels(len(terms), 3.9, 2.7, columns=2)
     for ax, term in zip(axes, terms, strict=True):
         for (label, split), line in data[data["term"] == term].groupby(["run", "split"], sort=False):
-            looks = {"color": COLOURS[list(shown).index(label)], "linestyle": SPLITS[split][1]}
+            looks = {"color": COLORS[list(shown).index(label)], "linestyle": CURVES[split][1]}
             line_with_band(ax, line["step"], line, label=label if split == "training" else None, **looks)
         ax.set_xlabel("training step")
-        ax.set_ylabel(TERMS[term])
-    for split, (_, style) in SPLITS.items():
+        ax.set_ylabel(TERM_TITLES[term])
+    for split, (_, style) in CURVES.items():
         axes[0].plot([], [], color="#555555", linestyle=style, label=split)
     legend_below(canvas, axes)
     return Figure(
@@ -47,13 +49,13 @@ def training_curves(sources: Sources) -> Figure:
     )
 
 
-def _terms(label: str, run: Run) -> list[dict[str, Any]]:
-    """The terms of a run's objective, a row for each step and split; losses of other methods are another term."""
+def _terms(label: str, run: StoredRun) -> list[dict[str, Any]]:
+    """List the terms of a run's objective, a row for each step and split; losses of other methods are another term."""
     rows = []
     for report in run.reports:
         contrasts = "alignment" in report
-        for split, (prefix, _) in SPLITS.items():
-            for term in [term for term in (TERMS if contrasts else ["loss"]) if prefix + term in report]:
+        for split, (prefix, _) in CURVES.items():
+            for term in [term for term in (TERM_TITLES if contrasts else ["loss"]) if prefix + term in report]:
                 rows.append(
                     {
                         "run": label,

@@ -1,4 +1,4 @@
-"""The page: everything in one file, which asks nothing of the network."""
+"""The page: everything in one file, which needs no network."""
 
 import base64
 import datetime
@@ -14,8 +14,8 @@ from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.reporting import figures
 from ncl_tf.reporting.report import patient, provenance, summary, tables
-from ncl_tf.reporting.report.sources import Source, trainings
 from ncl_tf.reporting.report.tables import escape
+from ncl_tf.reporting.sources import Sources, without_seed
 from ncl_tf.runs import code_version
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -23,28 +23,25 @@ WIDE = 400  # points; narrower figures stand side by side where there is room
 OF_PATIENTS = ("tsne",)  # a point for every hour of some patients: only where these are simulated
 
 
-def write(
-    read: Sequence[Source], cohorts: dict[str, Cohort | None], output: pathlib.Path, moved: pathlib.Path | None = None
-) -> None:
-    """Makes the page of what was read and writes it, atomically; `moved` is the cohort file if it is no longer where it was."""
-    simulated = all(cohort and cohort.simulated for cohort in cohorts.values())
-    drawn = figures.make(
-        [source.folder for source in read],
-        cohort=moved,
-        progress=lambda names: [name for name in names if simulated or name not in OF_PATIENTS],
+def write_page(sources: Sources, output: pathlib.Path) -> None:
+    """Make the page from finished runs and reproduced tables, and write it atomically."""
+    simulated = all(cohort and cohort.simulated for cohort in sources.cohorts.values())
+    drawn = figures.draw(
+        sources, progress=lambda names: [name for name in names if simulated or name not in OF_PATIENTS]
     )
-    files.write_text(output, build(read, cohorts, drawn, patient.monitors(read)))
+    files.write_text(output, build_page(sources, drawn, patient.monitors(sources)))
 
 
-def build(
-    read: Sequence[Source],
-    cohorts: dict[str, Cohort | None],
-    drawn: Sequence[figures.Figure],
-    monitors: Sequence[dict[str, Any]],
-) -> str:
-    """The page's text."""
+def build_page(sources: Sources, drawn: Sequence[figures.Figure], monitors: Sequence[dict[str, Any]]) -> str:
+    """Build the page's HTML.
+
+    Args:
+        sources: finished runs and reproduced tables.
+        drawn: the figures to show.
+        monitors: the patient view's content, of `patient.monitors`.
+    """
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
-    names = dict.fromkeys(summary.cohort_names(trainings(read), cohorts).values())
+    names = dict.fromkeys(summary.cohort_names(sources).values())
     return string.Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(
         title=escape(", ".join(names)),
         style=style,
@@ -53,18 +50,18 @@ def build(
         script_hash=_hash(script),
         made=f"{datetime.datetime.now(datetime.UTC):%-d %B %Y, %H:%M} UTC",
         version=escape(code_version()),
-        summary=summary.section(read, cohorts),
-        data=_data(cohorts),
-        results=_results(read, cohorts),
+        summary=summary.summary_section(sources),
+        data=_data(sources.cohorts),
+        results=_results(sources),
         figures=_figures(drawn),
         patient=_patient(monitors),
-        provenance=provenance.section(read),
+        provenance=provenance.provenance_section(sources.folders),
         monitors=json.dumps(monitors, separators=(",", ":")).replace("<", "\\u003c"),
     )
 
 
 def _hash(text: str) -> str:
-    """By which the page's content policy knows its own style and script, and refuses any other."""
+    """The hash by which the page's content policy admits its own style and script, and refuses any other."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -72,32 +69,33 @@ def _data(cohorts: dict[str, Cohort | None]) -> str:
     parts = [tables.data(cohort) for cohort in cohorts.values() if cohort]
     parts += [
         f"<p>The cohort file with SHA-256 <code>{escape(checksum)}</code> is not where it was in training, so it is not counted "
-        "here. <code>bin/report --cohort=FILE</code> names its new place.</p>"
+        "here; name its new place by <code>bin/report --cohort=FILE</code>.</p>"
         for checksum, cohort in cohorts.items()
         if cohort is None
     ]
     return "".join(parts)
 
 
-def _results(read: Sequence[Source], cohorts: dict[str, Cohort | None]) -> str:
+def _results(sources: Sources) -> str:
     parts = []
-    simulated = {checksum for checksum, cohort in cohorts.items() if cohort and cohort.simulated}
-    if wards := [source for source in read if source.trainings[0].record["cohort_checksum"] in simulated]:
-        which = "These" if len(wards) == len(read) else f"Those of {escape(', '.join(ward.name for ward in wards))}"
+    simulated = {checksum for checksum, cohort in sources.cohorts.items() if cohort and cohort.simulated}
+    if wards := [source for source in sources.folders if source.finished[0].record["cohort_checksum"] in simulated]:
+        every = len(wards) == len(sources.folders)
+        which = "These" if every else f"Those of {escape(', '.join(ward.name for ward in wards))}"
         parts.append(
             f'<p class="note">{which} are results on a <strong>simulated ward</strong>. They show that everything works, and '
-            "how methods compare there; beside the paper's figures, which are of real patients, they say nothing.</p>"
+            "how methods compare there; they cannot be compared with the paper's figures, which are of real patients.</p>"
         )
-    for source in read:
-        for comparison in source.comparisons:
-            anchors = {training.group: provenance.anchor(source, training.group) for training in source.trainings}
-            parts.append(tables.comparison(comparison, anchors))
-    single = {source.trainings[0].name: source for source in read if source.plan is None}
-    judged = [source.trainings[0] for source in single.values() if source.trainings[0].evaluations]
-    if judged:
-        parts.append(tables.evaluations(judged, lambda name: provenance.anchor(single[name], name)))
-    if not judged and not any(source.comparisons for source in read):
-        parts.append("<p>None yet: no run here has been judged. <code>bin/evaluate --run_dir=RUN</code> does it.</p>")
+    for source in sources.folders:
+        groups = {without_seed(run.name) for run in source.finished}
+        anchors = {group: provenance.anchor(source, group) for group in groups}
+        parts += [tables.comparison(comparison, anchors) for comparison in source.comparisons]
+    single = {source.name: source for source in sources.folders if source.output is None}
+    evaluated = [source.runs[0] for source in single.values() if source.runs[0].evaluations]
+    if evaluated:
+        parts.append(tables.single_runs(evaluated, lambda name: provenance.anchor(single[name], name)))
+    if not evaluated and not any(source.comparisons for source in sources.folders):
+        parts.append("<p>None yet: no run here has been evaluated; run <code>bin/evaluate --run_dir=RUN</code>.</p>")
     return "".join(parts)
 
 

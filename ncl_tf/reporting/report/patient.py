@@ -7,7 +7,7 @@ import contextlib
 import io
 import pathlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,11 @@ from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.stays import Stays
 from ncl_tf.evaluation.predictions import ALARM
-from ncl_tf.reporting.report.sources import Source, Training, trainings
+from ncl_tf.reporting.sources import Sources
+from ncl_tf.runs import StoredRun
 from ncl_tf.serving.loading import read_card
 
-WARD, SEED = 90, 20210718  # stays that are simulated, and a seed that nobody trains on
+WARD, SEED = 90, 20210718  # stays that are simulated, and a seed that no training uses
 SHOWN, POSITIVE = 12, 5  # stays on the page, and how many of them have a positive hour
 DATASETS = {dataset.name: dataset for dataset in (PHYSIONET2019, MIMIC3_BENCHMARK)}
 # What a bedside monitor shows, as it names it, and the step of its scale.
@@ -44,47 +45,47 @@ VITALS = {
 }
 
 
-def monitors(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """For each cohort and binary task that a classifier was exported for: the stays with their values, scores and labels."""
-    best: dict[tuple[str, str], tuple[Training, dict[str, Any], pathlib.Path]] = {}
-    for training, judged, folder in _classifiers(sources):
-        key = (training.record["cohort_checksum"], judged["question"]["task"])
-        if key not in best or _rank(judged) > _rank(best[key][1]):
-            best[key] = training, judged, folder
+def monitors(sources: Sources) -> list[dict[str, Any]]:
+    """Score simulated stays: for each cohort and binary task that a classifier was exported for, values, scores and labels."""
+    best: dict[tuple[str, str], tuple[StoredRun, dict[str, Any]]] = {}
+    for run, evaluation in _classifiers(sources):
+        key = (run.record["cohort_checksum"], evaluation["settings"]["task"])
+        if key not in best or _rank(evaluation) > _rank(best[key][1]):
+            best[key] = run, evaluation
     return [_monitor(*chosen) for chosen in best.values()]
 
 
-def _classifiers(sources: Sequence[Source]) -> Iterator[tuple[Training, dict[str, Any], pathlib.Path]]:
-    """All for a binary task that take the raw values of a dataset that can be simulated."""
-    for training in trainings(sources):
-        for judged in training.evaluations:
-            folder = training.folder / "evaluations" / judged["name"] / "classifier"
-            declared = DATASETS.get(training.record["dataset"])
-            if declared is None or "auprc" not in judged["metrics"] or not folder.is_dir():
+def _classifiers(sources: Sources) -> Iterator[tuple[StoredRun, dict[str, Any]]]:
+    """Find the evaluations of a binary task whose classifier takes the raw values of a dataset that can be simulated."""
+    for run in sources.finished:
+        for evaluation in run.evaluations:
+            folder = run.classifier_path(evaluation["name"])
+            declared = DATASETS.get(run.record["dataset"])
+            if declared is None or "auprc" not in evaluation["metrics"] or not folder.is_dir():
                 continue
             inputs = read_card(folder)["inputs"]
             if [*(inputs["static"] or ()), *(inputs["values"] or ())] == [
                 channel.name for channel in declared.channels
             ]:
-                yield training, judged, folder
+                yield run, evaluation
 
 
-def _rank(judged: dict[str, Any]) -> tuple[bool, float]:
-    """Better ones are greater."""
-    return judged["question"]["split"] == "test", judged["metrics"]["auprc"]
+def _rank(evaluation: dict[str, Any]) -> tuple[bool, float]:
+    """Order evaluations; better ones are greater."""
+    return evaluation["settings"]["split"] == "test", evaluation["metrics"]["auprc"]
 
 
-def _monitor(training: Training, judged: dict[str, Any], folder: pathlib.Path) -> dict[str, Any]:
-    model, dataset = ncl_tf.load(folder), training.record["dataset"]
-    task = [declared.name for declared in model.dataset.tasks].index(judged["question"]["task"])
+def _monitor(run: StoredRun, evaluation: dict[str, Any]) -> dict[str, Any]:
+    model, dataset = ncl_tf.load(run.classifier_path(evaluation["name"])), run.record["dataset"]
+    task = [declared.name for declared in model.dataset.tasks].index(evaluation["settings"]["task"])
     stays = simulated(dataset, task)
     scores = model.score_stays(stays)[:, 1]
     columns = {channel.name: column for column, channel in enumerate(model.dataset.channels)}
     vitals = [stays.values[:, columns[name]] for name in VITALS[dataset]]
     return {
         "dataset": dataset,
-        "task": judged["question"]["task"].replace("_", " "),
-        "model": f"{training.name}, {judged['name']}",
+        "task": evaluation["settings"]["task"].replace("_", " "),
+        "model": f"{run.name}, {evaluation['name']}",
         "threshold": ALARM,
         "channels": [_channel(model.dataset, name) for name in VITALS[dataset]],
         "stays": [
@@ -101,7 +102,7 @@ def _monitor(training: Training, judged: dict[str, Any], folder: pathlib.Path) -
 
 
 def simulated(dataset: str, task: int) -> Stays:
-    """The page's stays, in the form of a dataset: the first of the ward with a positive hour, and the first without one."""
+    """Simulate the page's stays in the form of a dataset: the ward's first with a positive hour, and its first without one."""
     with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stderr(io.StringIO()):  # no bar for ninety files
         ward = pathlib.Path(scratch) / "ward"
         write_ward(WARD, SEED, ward, dataset)
@@ -118,7 +119,7 @@ def simulated(dataset: str, task: int) -> Stays:
 
 
 def _channel(dataset: Dataset, name: str) -> dict[str, Any]:
-    """How to show a vital sign."""
+    """Describe how the chart shows a vital sign."""
     title, step = VITALS[dataset.name][name]
     (unit,) = [channel.unit for channel in dataset.channels if channel.name == name]
     return {
@@ -130,5 +131,5 @@ def _channel(dataset: Dataset, name: str) -> dict[str, Any]:
 
 
 def _numbers(values: np.ndarray, decimals: int) -> list[float | None]:
-    """For JSON, which has no NaN."""
+    """Round values for JSON, which has no NaN."""
     return [None if np.isnan(value) else round(float(value), decimals) for value in values]

@@ -8,34 +8,35 @@ from typing import Any
 
 from ncl_tf.paper import settings
 from ncl_tf.paper.progress import duration
-from ncl_tf.reporting.report.sources import Source, Training
-from ncl_tf.reporting.report.tables import escape, header, number, question, table
+from ncl_tf.reporting.report.tables import escape, header, number, settings_in_words, table
+from ncl_tf.reporting.sources import Source, without_seed
+from ncl_tf.runs import StoredRun
 
-OWN = ("cohort", "seed")  # bindings that the seeds of a group don't share, or that name places of this machine
+OWN = ("cohort", "seed")  # bindings that differ between the seeds of a group, or that name places of this machine
 
 
 def anchor(source: Source, group: str) -> str:
-    """Of a group of trainings, on the page."""
-    return "made-" + re.sub(r"[^\w.-]", "_", f"{source.name}-{group}" if source.plan else source.name)
+    """The page's identifier of a group of runs that differ in the seed alone."""
+    return "made-" + re.sub(r"[^\w.-]", "_", f"{source.name}-{group}" if source.output else source.name)
 
 
-def section(sources: Sequence[Source]) -> str:
-    """A folded block for each group of trainings that differ in the seed alone."""
+def provenance_section(sources: Sequence[Source]) -> str:
+    """Build a folded block for each group of runs that differ in the seed alone."""
     parts = []
-    for source in filter(lambda source: source.plan, sources):
-        groups: dict[str, list[Training]] = {}
-        for training in source.trainings:
-            groups.setdefault(training.group, []).append(training)
-        parts.append(f"<h3>{escape(source.name)}</h3>{_reproduce(source.plan)}")
-        parts += [_group(anchor(source, group), group, trainings) for group, trainings in groups.items()]
-    single = [source for source in sources if not source.plan]
+    for source in filter(lambda source: source.output, sources):
+        groups: dict[str, list[StoredRun]] = {}
+        for run in source.finished:
+            groups.setdefault(without_seed(run.name), []).append(run)
+        parts.append(f"<h3>{escape(source.name)}</h3>{_reproduce(source.output.plan)}")
+        parts += [_group(anchor(source, group), group, runs) for group, runs in groups.items()]
+    single = [source for source in sources if not source.output]
     parts += ["<h3>Single runs</h3>"] * bool(single)
-    parts += [_group(anchor(source, source.name), source.name, source.trainings) for source in single]
+    parts += [_group(anchor(source, source.name), source.name, source.runs) for source in single]
     return "".join(parts)
 
 
 def _reproduce(plan: dict[str, Any]) -> str:
-    """The commands that made a folder of bin/reproduce; of files outside the project, the names alone."""
+    """Show the commands that made a folder of bin/reproduce; of files outside the project, the names alone."""
     commands = []
     for name, what in plan["tables"].items():
         flags = {"table": name, "cohort": "COHORT.h5", "budget": plan["budget"]}
@@ -47,24 +48,24 @@ def _reproduce(plan: dict[str, Any]) -> str:
     return _code(commands)
 
 
-def _group(identifier: str, group: str, trainings: Sequence[Training]) -> str:
-    first = trainings[0]
+def _group(identifier: str, group: str, runs: Sequence[StoredRun]) -> str:
+    first = runs[0]
     config = [f"{name} = {value}" for name, value in first.config.items() if name not in OWN]
-    seeds = "" if len(trainings) == 1 else f", {len(trainings)} seeds"
-    seconds = duration(sum(training.record["wall_seconds"] for training in trainings))
+    seeds = "" if len(runs) == 1 else f", {len(runs)} seeds"
+    seconds = duration(sum(run.record["wall_seconds"] for run in runs))
     return (
         f'<details id="{escape(identifier)}"><summary><span>{escape(group)}</span>'
         f"<small>{escape(first.record['dataset'])}, budget {escape(first.record['budget'])}{seeds}, trained in {seconds}</small>"
-        f"</summary>{_trainings(group, trainings)}{_judged(group, trainings)}"
-        f"<h4>Commands</h4>{_code(_commands(first))}<h4>Versions</h4>{_versions(trainings)}"
+        f"</summary>{_trainings(group, runs)}{_evaluations(group, runs)}"
+        f"<h4>Commands</h4>{_code(_commands(first))}<h4>Versions</h4>{_versions(runs)}"
         f"<h4>Configuration</h4>{_code(config, 'config')}</details>"
     )
 
 
-def _trainings(group: str, trainings: Sequence[Training]) -> str:
+def _trainings(group: str, runs: Sequence[StoredRun]) -> str:
     rows = []
-    for training in trainings:
-        record, checksum = training.record, escape(str(training.record["cohort_checksum"]))
+    for run in runs:
+        record, checksum = run.record, escape(str(run.record["cohort_checksum"]))
         stopped = "yes" if record.get("stopped_by_budget") else "no"
         versions = [part["code_version"] for part in (record, *record.get("continued", []))]
         cells = [
@@ -88,20 +89,20 @@ def _trainings(group: str, trainings: Sequence[Training]) -> str:
     return table("Trainings", head, ["".join(rows)], f"Trainings of {group}")
 
 
-def _judged(group: str, trainings: Sequence[Training]) -> str:
-    """Every metric of every evaluation: the tables above show some."""
+def _evaluations(group: str, runs: Sequence[StoredRun]) -> str:
+    """Show every metric of every evaluation; the tables above show some."""
     rows = []
-    for training in trainings:
-        for result in training.evaluations:
-            cells = [question(result), str(result["best_epoch"]), duration(result["wall_seconds"])]
+    for run in runs:
+        for result in run.evaluations:
+            cells = [settings_in_words(result), str(result["best_epoch"]), duration(result["wall_seconds"])]
             protocol = "; ".join(f"{name} {value}" for name, value in settings.by_binding(result["protocol"]).items())
             words = ("; ".join(_metrics(result)), protocol)
             more = "".join(f'<td class="text">{escape(word)}</td>' for word in words)
-            rows.append(_row(training.record["seed"], cells, more))
+            rows.append(_row(run.record["seed"], cells, more))
     if not rows:
-        return "<p>Not judged yet.</p>"
+        return "<p>Not evaluated yet.</p>"
     head = header(
-        ["seed", "judged by", "best epoch", "wall time", "all metrics, x 100, with 95 % intervals", "protocol"]
+        ["seed", "evaluated by", "best epoch", "wall time", "all metrics, x 100, with 95 % intervals", "protocol"]
     )
     return table("Evaluations", head, ["".join(rows)], f"Evaluations of {group}")
 
@@ -113,29 +114,25 @@ def _metrics(result: dict[str, Any]) -> Iterator[str]:
         yield f"{name} {number(100 * value)}{between}"
 
 
-def _commands(training: Training) -> list[str]:
-    """How to make it again, from the configuration that lies in the run directory."""
-    run = training.name
+def _commands(run: StoredRun) -> list[str]:
+    """Show how to make a run again, from the configuration that lies in its directory."""
     commands = [
-        f"bin/train --gin_file={shlex.quote(run)}/config.gin --gin_param=\"cohort = 'COHORT.h5'\" --run_dir=AGAIN"
+        f"bin/train --gin_file={shlex.quote(run.name)}/config.gin --gin_param=\"cohort = 'COHORT.h5'\" --run_dir=AGAIN"
     ]
-    for result in training.evaluations:
-        asked = result["question"]
+    for result in run.evaluations:
+        asked = result["settings"]
         flags = {name: asked[name] for name in ("task", "head")}
         flags |= {"features": asked["features"]} if asked["features"] != "representation" else {}
         flags |= {name: asked[name] for name in ("labels", "label_seed")} if asked["labels"] != 1 else {}
         flags |= {"split": asked["split"]} if asked["split"] != "test" else {}
         words = [f"--{name}={value}" for name, value in flags.items()] + ["--fine_tune"] * asked["fine_tune"]
-        words += [f"--gin_param={name} = {value}" for name, value in settings.judged_otherwise(result).items()]
+        words += [f"--gin_param={name} = {value}" for name, value in settings.protocol_overrides(result).items()]
         commands.append(shlex.join(["bin/evaluate", "--run_dir=AGAIN", *words]))
     return commands
 
 
-def _versions(trainings: Sequence[Training]) -> str:
-    versions = {
-        ", ".join(f"{name} {version}" for name, version in training.record["versions"].items())
-        for training in trainings
-    }
+def _versions(runs: Sequence[StoredRun]) -> str:
+    versions = {", ".join(f"{name} {version}" for name, version in run.record["versions"].items()) for run in runs}
     return "".join(f"<p>{escape(text)}</p>" for text in sorted(versions))
 
 

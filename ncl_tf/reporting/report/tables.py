@@ -9,19 +9,20 @@ from ncl_tf.data.datasets import PAPER_COUNTS
 from ncl_tf.data.describe import counts
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.evaluation.settings import share_of_labels
-from ncl_tf.paper.compare import HEADS, METRICS, Cell, Comparison
-from ncl_tf.paper.plan import evaluation
+from ncl_tf.paper.compare import HEAD_TITLES, METRIC_TITLES, Cell, Comparison
+from ncl_tf.paper.planned import planned_evaluation
 from ncl_tf.paper.results import cut_short
 from ncl_tf.paper.tables import SEEDS
-from ncl_tf.reporting.report.sources import Training
+from ncl_tf.reporting.sources import without_seed
+from ncl_tf.runs import StoredRun
 
 escape = html.escape
-TEXT, TEXTS = ' class="text"', ("judged by", "budget")  # what marks columns of words, and their headings
+TEXT, TEXTS = ' class="text"', ("evaluated by", "budget")  # what marks columns of words, and their headings
 NOTHING = '<td class="none">–</td>'
 
 
 def table(caption: str, head: str, bodies: Iterable[str], name: str) -> str:
-    """A table in a box of its own, which scrolls where the window is narrow; the keyboard reaches it, too."""
+    """Build a table in a box of its own, which scrolls where the window is narrow; the keyboard reaches it, too."""
     groups = "".join(f"<tbody>{body}</tbody>" for body in bodies)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
@@ -30,27 +31,27 @@ def table(caption: str, head: str, bodies: Iterable[str], name: str) -> str:
 
 
 def header(names: Sequence[str]) -> str:
-    """A row of column headings, some of which may be empty."""
+    """Build a row of column headings, some of which may be empty."""
     cells = (f'<th scope="col"{TEXT * (name in TEXTS)}>{escape(name)}</th>' if name else "<td></td>" for name in names)
     return f"<tr>{''.join(cells)}</tr>"
 
 
 def number(value: float) -> str:
-    """x 100 with one decimal and a typographer's minus."""
+    """Write a number with one decimal and a typographer's minus."""
     return f"{value:.1f}".replace("-", "−")
 
 
 def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
-    """A table of the paper, ours above the paper's in each cell.
+    """Build a table of the paper, our number above the paper's in each cell.
 
     Args:
         content: the table.
-        anchors: group of trainings -> its provenance on the page; copied results have none.
+        anchors: the identifier on the page of each group of runs; copied results have none.
     """
     columns = content.table.columns
     blocks: dict[str, list[str]] = {}
     for row in content.rows:
-        group = evaluation(content.table, row, columns[0], SEEDS[0], 0).training.name.rsplit("-seed", 1)[0]
+        group = without_seed(planned_evaluation(content.table, row, columns[0], SEEDS[0], 0).training.name)
         cells = "".join(_cell(content.cells[row.name, column]) for column in columns)
         title = escape(row.title)
         title = f'<a href="#{escape(anchors[group])}">{title}</a>' if group in anchors else title
@@ -74,25 +75,25 @@ def _cell(cell: Cell) -> str:
         return f"<td>{ours}</td>"
     paper = f"<strong>{cell.figure.mean}</strong>" if cell.figure.bold else f"{cell.figure.mean}"
     paper += f" ± {cell.figure.std}" if cell.figure.std is not None else ""
-    less = f", {cell.less}".replace("-", "−") if cell.less else ""
-    return f'<td>{ours}<span class="below">{paper}{less}</span></td>'
+    difference = f", {cell.signed_difference}".replace("-", "−") if cell.signed_difference else ""
+    return f'<td>{ours}<span class="below">{paper}{difference}</span></td>'
 
 
-def evaluations(trainings: Sequence[Training], link: Callable[[str], str]) -> str:
-    """What bin/evaluate found about single runs, with intervals; `link`: name of the run -> address of its provenance."""
-    judged = [(training, result) for training in trainings for result in training.evaluations]
-    metrics = [name for name in METRICS if any(name in result["metrics"] for _, result in judged)]
+def single_runs(runs: Sequence[StoredRun], link: Callable[[str], str]) -> str:
+    """Build the table of single runs' evaluations, with intervals; `link` finds a run's provenance on the page by its name."""
+    evaluated = [(run, result) for run in runs for result in run.evaluations]
+    metrics = [name for name in METRIC_TITLES if any(name in result["metrics"] for _, result in evaluated)]
     rows = []
-    for training, result in judged:
-        title = f'<th scope="row"><a href="#{escape(link(training.name))}">{escape(training.name)}</a></th>'
-        words, seed = (question(result), training.record["budget"]), escape(str(training.record["seed"]))
+    for run, result in evaluated:
+        title = f'<th scope="row"><a href="#{escape(link(run.name))}">{escape(run.name)}</a></th>'
+        words, seed = (settings_in_words(result), run.record["budget"]), escape(str(run.record["seed"]))
         cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{seed}</td>"
         rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
-    stopped = any(cut_short(result) for _, result in judged)
+    stopped = any(cut_short(result) for _, result in evaluated)
     caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split." + (
-        " †: stopped by budget, when time or epochs were up." * stopped
+        " †: stopped by budget, when time or epochs ran out." * stopped
     )
-    head = header(["run", "judged by", "budget", "seed", *(METRICS[name] for name in metrics)])
+    head = header(["run", "evaluated by", "budget", "seed", *(METRIC_TITLES[name] for name in metrics)])
     return table(caption, head, ["".join(rows)], "Single runs")
 
 
@@ -106,10 +107,10 @@ def _interval(result: dict[str, Any], metric: str) -> str:
     return f"<td>{text}</td>"
 
 
-def question(result: dict[str, Any]) -> str:
-    """What bin/evaluate was asked, in words."""
-    asked, labels = result["question"], share_of_labels(result)
-    parts = [asked["task"].replace("_", " "), f"{HEADS[asked['head']]} head"]
+def settings_in_words(result: dict[str, Any]) -> str:
+    """Describe the settings of an evaluation."""
+    asked, labels = result["settings"], share_of_labels(result)
+    parts = [asked["task"].replace("_", " "), f"{HEAD_TITLES[asked['head']]} head"]
     parts += [f"on {asked['features'].replace('_', ' ')}"] * (asked["features"] != "representation")
     parts += ["fine-tuned"] * asked["fine_tune"]
     parts += [f"{labels:.0%} of labels"] * (labels != 1)
@@ -117,7 +118,7 @@ def question(result: dict[str, Any]) -> str:
 
 
 def data(cohort: Cohort) -> str:
-    """Counts of a cohort, beside the paper's where it is not a simulated one."""
+    """Build the table of a cohort's counts, beside the paper's where it is not a simulated one."""
     paper = {} if cohort.simulated else PAPER_COUNTS.get(cohort.name, {})
     rows = []
     for task, numbers in counts(cohort).items():

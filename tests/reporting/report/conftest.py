@@ -24,7 +24,7 @@ from ncl_tf import runs
 from ncl_tf.evaluation import evaluate
 from ncl_tf.paper import tables
 from ncl_tf.paper.plan import Plan
-from ncl_tf.paper.reproduce import write
+from ncl_tf.paper.reproduce import write_table
 from ncl_tf.serving.export import export_classifier, export_encoder
 from ncl_tf.training import config, trainer
 
@@ -190,9 +190,9 @@ class Reported(NamedTuple):
 def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """What bin/reproduce leaves: NCL(n_w) with two seeds and CL with one, by an MLP head.
 
-    To save time, one of them is trained and judged; the others are copies of it with other metrics.
+    To save time, one of them is trained and evaluated; the others are copies of it with other metrics.
     """
-    table = tables.load("physionet2019").narrowed(["cl", "ncl_w"], ["mlp"])
+    table = tables.load_table("physionet2019").narrowed(["cl", "ncl_w"], ["mlp"])
     folder = tmp_path_factory.mktemp("report") / "ward_smoke"
     plan = Plan(table, str(ward_cohort), "smoke", 2, gin_params=SMALL, output=str(folder))
     plan.open()
@@ -213,7 +213,7 @@ def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFacto
         content = json.loads(judged.read_text(encoding="utf-8"))
         content["metrics"] = {metric: factor * value for metric, value in content["metrics"].items()}
         judged.write_text(json.dumps(content), encoding="utf-8")
-    write(plan)
+    write_table(plan)
     return folder
 
 

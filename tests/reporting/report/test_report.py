@@ -14,7 +14,8 @@ import pytest
 import ncl_tf
 from ncl_tf.data import Cohort
 from ncl_tf.data.simulator.ward import write_ward
-from ncl_tf.reporting.report import page, patient, sources
+from ncl_tf.reporting.report import page, patient
+from ncl_tf.reporting.sources import Sources
 from ncl_tf.runs import bindings
 from ncl_tf.training import config
 
@@ -104,7 +105,7 @@ def test_single_runs_have_intervals(reported, text):
         assert cell == f"{x100(judged['metrics'][name.lower()])}† | {low} to {high}"
 
 
-def test_data_are_counted_and_provenance_told(reported, text, ward_cohort):
+def test_data_are_counted_and_provenance_shown(reported, text, ward_cohort):
     cohort = Cohort(ward_cohort)
     (stays,) = [row for row in Tables(text)["physionet2019"] if row[0] == "stays"]
     assert stays == ["stays", *(str(len(cohort[split].patient_windows)) for split in ("train", "val", "test"))]
@@ -138,13 +139,16 @@ def test_figures_are_part_of_the_page(text):
 
 
 def test_points_of_patients_are_drawn_only_if_simulated(reported, text, tmp_path):
-    """A cohort of which nobody says that it is simulated may be of real patients."""
-    found = sources.read([reported.single])
-    page.write(found, {found[0].trainings[0].record["cohort_checksum"]: None}, tmp_path / "p.html")
-    told = (tmp_path / "p.html").read_text(encoding="utf-8")
+    """A cohort that is not marked as simulated may be of real patients."""
+    sources = Sources([reported.single])
+    (cohort,) = sources.cohorts.values()
+    cohort.simulated = False
+    page.write_page(sources, tmp_path / "p.html")
+    other = (tmp_path / "p.html").read_text(encoding="utf-8")
     assert "<h3>t-SNE" in text
-    assert "<h3>t-SNE" not in told
-    assert "<h3>Training curves" in told
+    assert "<h3>t-SNE" not in other
+    assert "<h3>Training curves" in other
+    assert "<h3>Distances" in other
 
 
 def test_patients_are_simulated_and_no_row_of_the_cohort_is_shown(text, ward, tmp_path):

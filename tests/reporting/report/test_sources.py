@@ -1,12 +1,14 @@
-"""What the report reads: folders that are finished, unfinished, unjudged, of the same name, or no folders of ours at all."""
+"""What the report reads: folders that are finished, unfinished, not evaluated, of the same name, or no folders of ours."""
 
-import dataclasses
+import html
 import json
 import pathlib
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from ncl_tf.data import Cohort
 from ncl_tf.errors import InputError
@@ -15,118 +17,15 @@ from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import make_head
 from ncl_tf.paper import tables as paper
 from ncl_tf.paper.compare import Comparison
-from ncl_tf.reporting.report import page, patient, provenance, sources, summary, tables
+from ncl_tf.reporting import figures
+from ncl_tf.reporting.report import page, patient, provenance, summary, tables
+from ncl_tf.reporting.sources import Sources
 from ncl_tf.runs import environment
 from ncl_tf.serving.export import export_classifier
 
-
-def write_run(folder: pathlib.Path, cohort: pathlib.Path, status: str = "finished") -> pathlib.Path:
-    """What bin/train leaves and the report reads of it."""
-    folder.mkdir(parents=True)
-    facts = {"seed": 1, "budget": "smoke", "dataset": "physionet2019", "step": 2, "wall_seconds": 3.0}
-    record = {"status": status, **facts, "cohort_checksum": Cohort(cohort).checksum, **environment()}
-    (folder / "run.json").write_text(json.dumps(record))
-    (folder / "config.gin").write_text(f"cohort = \\\n    '{cohort}'\nseed = 1\n")
-    return folder
-
-
-@pytest.fixture
-def plan(ward_cohort, tmp_path):
-    """What bin/reproduce leaves, with one training that has finished and one that has not."""
-    write_run(tmp_path / "out/runs/cl-seed1111", ward_cohort)
-    write_run(tmp_path / "out/runs/ncl_w-seed1111", ward_cohort, "started")
-    made = {"physionet2019": {"methods": ["cl", "ncl_w"], "heads": ["mlp"], "seeds": [1111]}}
-    (tmp_path / "out/plan.json").write_text(
-        json.dumps({"budget": "smoke", "gin_files": [], "gin_params": [], "tables": made})
-    )
-    return tmp_path / "out"
-
-
-def test_unfinished_trainings_are_refused_or_left_out_and_named(plan):
-    with pytest.raises(InputError, match=r"ncl_w-seed1111: the training has not finished \(step 2\)"):
-        sources.read([plan / "runs/ncl_w-seed1111"])
-    (found,) = sources.read([plan])
-    assert [training.name for training in found.trainings] == ["cl-seed1111"]
-    told = summary.section([found], sources.cohorts([found], None))
-    assert "Left out, since they have not finished: ncl_w-seed1111." in told
-    shutil.rmtree(plan / "runs/cl-seed1111")
-    with pytest.raises(
-        InputError, match="out: its runs/ holds no finished training; start the same bin/reproduce command again"
-    ):
-        sources.read([plan])
-
-
-def test_without_evaluations_the_page_says_how_to_make_them(plan):
-    found = sources.read([plan])
-    told = page.build(found, sources.cohorts(found, None), [], patient.monitors(found))
-    for sentence in ("Nothing has been judged yet", "no run here has been judged", "No classifier here can score"):
-        assert sentence in told
-    assert "There is nothing to draw yet" in told
-
-
-def test_what_is_no_folder_of_ours(plan, tmp_path):
-    with pytest.raises(InputError, match="nowhere: no such folder"):
-        sources.read([tmp_path / "nowhere"])
-    with pytest.raises(InputError, match=r"neither a run directory \(it has no run.json\) nor an output folder"):
-        sources.read([tmp_path])
-    (tmp_path / "run.json").write_text('{"status": "fini')
-    with pytest.raises(InputError, match=r"run.json: cannot be read as JSON"):
-        sources.read([tmp_path])
-    (tmp_path / "run.json").write_text("[]")
-    with pytest.raises(InputError, match=r"run.json: holds no JSON object"):
-        sources.read([tmp_path])
-
-
-def test_folders_are_read_once_and_told_apart(ward_cohort, tmp_path):
-    folders = [write_run(tmp_path / parent / "runs" / "run", ward_cohort) for parent in ("a", "b")]
-    found = sources.read([*folders, tmp_path / "a/../a/runs/run"])
-    assert [source.name for source in found] == ["a/runs/run", "b/runs/run"]
-    assert len({provenance.anchor(source, "run") for source in found}) == 2
-    assert len(sources.trainings([*found, *found])) == 2
-
-
-def test_cohorts_that_have_moved_or_are_gone(ward_cohort, mimic_ward_cohort, tmp_path):
-    here = shutil.copy(ward_cohort, tmp_path / "here.h5")
-    found = sources.read([write_run(tmp_path / "run", here)])
-    (cohort,) = sources.cohorts(found, None).values()
-    assert cohort.path == here
-    moved = here.rename(tmp_path / "moved.h5")
-    (cohort,) = sources.cohorts(found, moved).values()
-    assert cohort.path == moved
-    with pytest.raises(InputError, match="mimic_ward.h5: no run was trained on it; its SHA-256 is"):
-        sources.cohorts(found, mimic_ward_cohort)
-    gone = sources.cohorts(found, None)
-    assert list(gone.values()) == [None]
-    assert "is not where it was in training" in page.build(found, gone, [], [])
-
-
-def test_simulated_wards_are_not_held_against_the_paper(ward_cohort, tmp_path):
-    cohort = Cohort(ward_cohort)
-    assert cohort.simulated
-    found = sources.read([write_run(tmp_path / "run", ward_cohort)])
-    told = page.build(found, {cohort.checksum: cohort}, [], [])
-    assert "Report on simulated physionet2019<" in told
-    assert "A simulated ward, so ours alone." in told
-    assert "25,813" not in told
-    assert "beside the paper's figures, which are of real patients, they say nothing" in told
-    cohort.simulated = False
-    shown = tables.data(cohort)
-    counts = "".join(f"<td>{len(cohort[split].patient_windows)}</td>" for split in ("train", "val", "test"))
-    assert f'<th scope="row">stays</th>{counts}<td>25,813</td><td>6,454</td><td>8,066</td><td>differs</td>' in shown
-
-
-def test_mimic_stays_are_simulated():
-    stays = patient.simulated("mimic3_benchmark", task=0)
-    assert stays.ever_positive(0).sum() == patient.POSITIVE
-    assert len(stays.names) == patient.SHOWN
-    names = [channel.name for channel in patient.DATASETS["mimic3_benchmark"].channels]
-    for vital in patient.VITALS["mimic3_benchmark"]:
-        assert np.isfinite(stays.values[:, names.index(vital)]).any()
-
-
-JUDGED = {
+EVALUATION = {
     "name": "sepsis-mlp",
-    "question": {
+    "settings": {
         "task": "sepsis",
         "head": "mlp",
         "features": "representation",
@@ -145,86 +44,207 @@ JUDGED = {
 }
 
 
-def judged_run(folder: pathlib.Path, cohort: pathlib.Path, auprc: float = 0.09) -> pathlib.Path:
-    """A run with what bin/evaluate wrote about it."""
-    write_run(folder, cohort)
-    (folder / "evaluations").mkdir()
-    (folder / "evaluations/sepsis-mlp.json").write_text(json.dumps(JUDGED | {"metrics": {"auprc": auprc}}))
+def write_run(folder: pathlib.Path, cohort: pathlib.Path, status: str = "finished", **facts) -> pathlib.Path:
+    """What bin/train leaves and the report reads of it."""
+    folder.mkdir(parents=True)
+    facts = {"seed": 1, "budget": "smoke", "dataset": "physionet2019", "step": 2, "wall_seconds": 3.0, **facts}
+    record = {"status": status, "cohort_checksum": Cohort(cohort).checksum, **environment(), **facts}
+    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "config.gin").write_text(f"cohort = \\\n    '{cohort}'\nseed = 1\n")
     return folder
+
+
+def evaluated_run(folder: pathlib.Path, cohort: pathlib.Path, auprc: float = 0.09, **facts) -> pathlib.Path:
+    """A run with what bin/evaluate wrote about it."""
+    write_run(folder, cohort, **facts)
+    (folder / "evaluations").mkdir()
+    (folder / "evaluations/sepsis-mlp.json").write_text(json.dumps(EVALUATION | {"metrics": {"auprc": auprc}}))
+    return folder
+
+
+@pytest.fixture
+def plan(ward_cohort, tmp_path):
+    """What bin/reproduce leaves, with one training that has finished and one that has not."""
+    write_run(tmp_path / "out/runs/cl-seed1111", ward_cohort)
+    write_run(tmp_path / "out/runs/ncl_w-seed1111", ward_cohort, "started")
+    made = {"physionet2019": {"methods": ["cl", "ncl_w"], "heads": ["mlp"], "seeds": [1111]}}
+    facts = {"cohort_checksum": Cohort(ward_cohort).checksum, "budget": "smoke", "gin_files": [], "gin_params": []}
+    (tmp_path / "out/plan.json").write_text(json.dumps({**facts, "tables": made}))
+    return tmp_path / "out"
+
+
+def test_unfinished_trainings_are_refused_or_left_out_and_named(plan):
+    with pytest.raises(InputError, match=r"ncl_w-seed1111: .*step 2"):
+        Sources([plan / "runs/ncl_w-seed1111"]).require_finished()
+    sources = Sources([plan])
+    sources.require_finished()
+    assert [run.name for run in sources.finished] == ["cl-seed1111"]
+    assert "Left out, since they have not finished: ncl_w-seed1111." in summary.summary_section(sources)
+    shutil.rmtree(plan / "runs/cl-seed1111")
+    with pytest.raises(InputError, match="out: its runs/ .*finished.*bin/reproduce"):
+        Sources([plan]).require_finished()
+
+
+def test_without_evaluations_the_page_shows_how_to_make_them(plan):
+    sources = Sources([plan])
+    text = page.build_page(sources, [], patient.monitors(sources))
+    for sentence in (
+        "Nothing has been evaluated yet",
+        "no run here has been evaluated",
+        "No classifier here can score",
+    ):
+        assert sentence in text
+    assert "There is nothing to draw yet" in text
+
+
+def test_what_is_no_folder_of_ours(tmp_path):
+    for content, named in [(None, "run.json.*plan.json"), ('{"status": "fini', "run.json: "), ("[]", "run.json: ")]:
+        if content:
+            (tmp_path / "run.json").write_text(content)
+        with pytest.raises(InputError, match=f"{tmp_path}.*{named}"):
+            Sources([tmp_path])
+    with pytest.raises(InputError, match="nowhere: no such folder"):
+        Sources([tmp_path / "nowhere"])
+
+
+def test_folders_are_read_once_and_have_names_of_their_own(ward_cohort, tmp_path):
+    folders = [write_run(tmp_path / parent / "runs" / "run", ward_cohort) for parent in ("a", "b")]
+    sources = Sources([*folders, tmp_path / "a/../a/runs/run"])
+    assert [source.name for source in sources.folders] == ["a/runs/run", "b/runs/run"]
+    assert len({provenance.anchor(source, "run") for source in sources.folders}) == 2
+    assert len(sources.runs) == 2
+
+
+def test_cohorts_that_have_moved_or_are_gone(ward_cohort, mimic_ward_cohort, tmp_path):
+    here = shutil.copy(ward_cohort, tmp_path / "here.h5")
+    run = write_run(tmp_path / "run", here)
+    assert [cohort.path for cohort in Sources([run]).cohorts.values()] == [here]
+    moved = here.rename(tmp_path / "moved.h5")
+    assert [cohort.path for cohort in Sources([run], moved).cohorts.values()] == [moved]
+    theirs, ours = Cohort(mimic_ward_cohort).checksum, Cohort(ward_cohort).checksum
+    with pytest.raises(InputError, match=f"mimic_ward.h5: .*{ours}.*{theirs}"):
+        Sources([run], mimic_ward_cohort)
+    gone = Sources([run])
+    assert list(gone.cohorts.values()) == [None]
+    assert "is not where it was in training" in page.build_page(gone, [], [])
+
+
+def test_simulated_wards_are_not_held_against_the_paper(ward_cohort, tmp_path):
+    cohort = Cohort(ward_cohort)
+    assert cohort.simulated
+    text = page.build_page(Sources([write_run(tmp_path / "run", ward_cohort)]), [], [])
+    assert "Report on simulated physionet2019<" in text
+    assert "A simulated ward, so ours alone." in text
+    assert "25,813" not in text
+    assert "cannot be compared with the paper's figures, which are of real patients" in text
+    cohort.simulated = False
+    shown = tables.data(cohort)
+    counts = "".join(f"<td>{len(cohort[split].patient_windows)}</td>" for split in ("train", "val", "test"))
+    assert f'<th scope="row">stays</th>{counts}<td>25,813</td><td>6,454</td><td>8,066</td><td>differs</td>' in shown
+
+
+def test_mimic_stays_are_simulated():
+    stays = patient.simulated("mimic3_benchmark", task=0)
+    assert stays.ever_positive(0).sum() == patient.POSITIVE
+    assert len(stays.names) == patient.SHOWN
+    names = [channel.name for channel in patient.DATASETS["mimic3_benchmark"].channels]
+    for vital in patient.VITALS["mimic3_benchmark"]:
+        assert np.isfinite(stays.values[:, names.index(vital)]).any()
+
+
+def test_the_best_run_is_the_one_with_the_highest_metric(ward_cohort, tmp_path):
+    runs = [evaluated_run(tmp_path / name, ward_cohort, auprc) for name, auprc in (("a", 0.1), ("b", 0.4), ("c", 0.2))]
+    text = summary.summary_section(Sources(runs))
+    assert "<strong>b with MLP head</strong> has 40.0 (95 % interval 8.0 to 10.0), the best of 3" in text
+    assert "<dt>best AUPRC, sepsis</dt><dd>40.0</dd>" in text
+
+
+def table_row(method: str, seed: int, auprc: float) -> dict:
+    """A result in the form of `ncl_tf.paper.results.rows`."""
+    row = {"row": method, "seed": seed, "task": "sepsis", "head": "mlp", "labels": 1.0, "stopped_by_budget": False}
+    metrics = {"auprc": auprc, "auroc": 0.8, "utility": 0.3}
+    return row | {"metrics": metrics, "budget": "smoke", "changed": {}, "simulated": True, "dataset": "physionet2019"}
+
+
+def test_the_best_row_of_a_table_is_the_one_with_the_highest_mean(plan):
+    sources = Sources([plan])
+    values = {"cl": (0.1, 0.6), "ncl_w": (0.4, 0.5), "ncl_y": (0.2, 0.3)}  # means 35, 45 and 25
+    rows = [table_row(name, seed, auprc) for name, pair in values.items() for seed, auprc in enumerate(pair)]
+    sources.folders[0].comparisons = (Comparison(paper.load_table("physionet2019"), rows),)
+    ((result, compared),) = summary.best_results(sources).values()
+    assert (result.who, compared) == ("NCL(n_w) with MLP head", 3)
+    assert result.value == pytest.approx(45)
+
+
+def test_rows_that_tables_share_are_counted_once_and_end_to_end_is_not_fine_tuned(plan):
+    sources = Sources([plan])
+    names, row = ("physionet2019", "fine_tuning_physionet2019"), table_row("end_to_end", 1111, 0.09)
+    sources.folders[0].comparisons = tuple(Comparison(paper.load_table(name), [row]) for name in names)
+    ((result, compared),) = summary.best_results(sources).values()
+    assert (result.who, compared) == ("End-to-End with MLP head", 1)
 
 
 def test_real_and_simulated_patients_are_not_compared(ward_cohort, tmp_path):
     ward, real = Cohort(ward_cohort), Cohort(ward_cohort)
     real.simulated, real.checksum = False, "f" * 64
-    simulated, better = judged_run(tmp_path / "ward", ward_cohort, 0.4), judged_run(tmp_path / "icu", ward_cohort)
-    record = json.loads((better / "run.json").read_text()) | {"cohort_checksum": real.checksum}
-    (better / "run.json").write_text(json.dumps(record))
-    found = sources.read([simulated, better])
-    told = page.build(found, {ward.checksum: ward, real.checksum: real}, [], [])
-    assert (
-        "Sepsis on simulated physionet2019, test split, by AUPRC: <strong>ward with MLP head</strong> has 40.0" in told
-    )
-    assert "Sepsis on physionet2019, test split, by AUPRC: <strong>icu with MLP head</strong> has 9.0" in told
-    assert told.count("the only one judged") == 2
-    assert "Those of ward are results on a <strong>simulated ward</strong>" in told
+    icu = evaluated_run(tmp_path / "icu", ward_cohort, cohort_checksum=real.checksum)
+    sources = Sources([evaluated_run(tmp_path / "ward", ward_cohort, 0.4), icu])
+    sources.cohorts = {ward.checksum: ward, real.checksum: real}
+    text = page.build_page(sources, [], [])
+    for dataset, run, value in (("simulated physionet2019", "ward", "40.0"), ("physionet2019", "icu", "9.0")):
+        assert f"Sepsis on {dataset}, test split, by AUPRC: <strong>{run} with MLP head</strong> has {value}" in text
+    assert text.count("the only one evaluated") == 2
+    assert "Those of ward are results on a <strong>simulated ward</strong>" in text
 
 
-def test_rows_that_tables_share_are_counted_once_and_end_to_end_is_not_fine_tuned(plan):
-    (found,) = sources.read([plan])
-    made = []
-    for name in ("physionet2019", "fine_tuning_physionet2019"):
-        row = {
-            "row": "end_to_end",
-            "seed": 1111,
-            "task": "sepsis",
-            "head": "mlp",
-            "labels": 1.0,
-            "stopped_by_budget": False,
-        }
-        row |= {
-            "metrics": {"auprc": 0.09, "auroc": 0.8, "utility": 0.3},
-            "budget": "smoke",
-            "changed": {},
-            "simulated": True,
-        }
-        made.append(Comparison(paper.load(name), [row]))
-    ((result, compared),) = summary.best_results([dataclasses.replace(found, comparisons=tuple(made))]).values()
-    assert (result.who, compared) == ("End-to-End with MLP head", 1)
-
-
-def test_what_runs_say_of_themselves_is_escaped(ward_cohort, tmp_path):
-    run, sign = judged_run(tmp_path / "a<i>b", ward_cohort), "<i>x</i>"
-    record = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(
-        json.dumps(record | dict.fromkeys(("seed", "budget", "dataset", "cohort_checksum", "code_version"), sign))
-    )
-    judged = JUDGED | {"question": JUDGED["question"] | {"task": sign}}
-    (run / "evaluations/sepsis-mlp.json").write_text(json.dumps(judged))
-    found = sources.read([run])
-    told = page.build(found, dict.fromkeys([sign]), [], [])
-    assert "<i>" not in told
-    assert "a&lt;i&gt;b" in told
-    assert told.count("&lt;i&gt;x&lt;/i&gt;") > 8
+def test_what_runs_and_figures_hold_is_escaped(ward_cohort, tmp_path):
+    sign = "<i>x</i>"
+    facts = dict.fromkeys(("seed", "budget", "dataset", "cohort_checksum", "code_version"), sign)
+    run = evaluated_run(tmp_path / "a<i>b", ward_cohort, **facts)
+    content = EVALUATION | {"settings": EVALUATION["settings"] | {"task": sign}}
+    (run / "evaluations/sepsis-mlp.json").write_text(json.dumps(content))
+    sources = Sources([run])
+    sources.cohorts = {sign: None}
+    figure = figures.Figure("drawn", f"title {sign}", f"caption {sign}", f'alt {sign} "x"', pd.DataFrame(), Canvas())
+    text = page.build_page(sources, [figure], [])
+    assert "<i>" not in text
+    assert "a&lt;i&gt;b" in text
+    assert text.count("&lt;i&gt;x&lt;/i&gt;") > 11
+    for part in ("title", "caption", "alt"):
+        assert f"{part} &lt;i&gt;x&lt;/i&gt;" in text
+    assert "&quot;x&quot;" in text
+    row = table_row("cl", 1111, 0.09) | {"budget": sign, "changed": {"name": sign}}
+    shown = tables.comparison(Comparison(paper.load_table("physionet2019"), [row]), {"cl": sign})
+    assert "<i>" not in shown
+    assert shown.count("&lt;i&gt;x") == 3  # budget and changed setting in the caption, and the link
 
 
 @pytest.mark.slow
 def test_mimic_patients_are_scored(mimic_ward_cohort, tmp_path):
     cohort = Cohort(mimic_ward_cohort)
-    classifier = Classifier(
-        Encoder(cohort.static_columns, filters=4, dilations=(24,)), make_head("mlp", 2), 0, np.ones(2, np.float32)
-    )
+    encoder = Encoder(cohort.static_columns, filters=4, dilations=(1, 24))
+    classifier = Classifier(encoder, make_head("mlp", 2), 0, np.ones(2, np.float32))
     classifier.build((None, 48, len(cohort.columns)))
-    judged = {
-        "name": "decompensation-mlp",
-        "question": {"task": "decompensation", "split": "test"},
-        "metrics": {"auprc": 0.1},
-    }
-    more = {"intervals": {}, "protocol": {}, "best_epoch": 0, "config": {}}
-    folder = tmp_path / "evaluations/decompensation-mlp/classifier"
-    export_classifier(folder, classifier, cohort, {"seed": 0, "budget": "none", "step": 0}, judged | more)
-    record = {"dataset": cohort.name, "cohort_checksum": cohort.checksum}
-    run = sources.Training(tmp_path, "run", record, {}, (judged,))
-    (monitor,) = patient.monitors([sources.Source(tmp_path, "run", (run,))])
+    run = evaluated_run(tmp_path / "run", mimic_ward_cohort, dataset=cohort.name)
+    settings = EVALUATION["settings"] | {"task": "decompensation"}
+    content = EVALUATION | {"name": "decompensation-mlp", "settings": settings}
+    (run / "evaluations/sepsis-mlp.json").write_text(json.dumps(content))
+    folder = run / "evaluations/decompensation-mlp/classifier"
+    export_classifier(folder, classifier, cohort, {"seed": 0, "budget": "none", "step": 0}, content)
+    (monitor,) = patient.monitors(Sources([run]))
     assert [channel["title"] for channel in monitor["channels"]][:2] == ["Heart rate", "Mean arterial pressure"]
     assert len(monitor["stays"]) == patient.SHOWN
     assert {None, 0, 1} == {label for stay in monitor["stays"] for label in stay["label"]}
+
+
+def test_commands_show_what_was_changed_of_the_protocol(ward_cohort, tmp_path):
+    protocol = {"rates": {"linear": 1e-4, "mlp": 5e-4}, "balanced": True, "patience": 20, "max_epochs": 7}
+    config = {"max_epochs": "9", "protocol.linear_rate": "0.0001", "protocol.mlp_rate": "5e-05"}
+    config |= {"protocol.balanced": "True", "protocol.max_epochs": "%max_epochs"}
+    run = evaluated_run(tmp_path / "run", ward_cohort)
+    content = EVALUATION | {"protocol": protocol | {"max_minutes": None}, "config": config}
+    (run / "evaluations/sepsis-mlp.json").write_text(json.dumps(content))
+    text = provenance.provenance_section(Sources([run]).folders)
+    expected = "bin/evaluate --run_dir=AGAIN --task=sepsis --head=mlp "
+    expected += "'--gin_param=protocol.mlp_rate = 0.0005' '--gin_param=protocol.max_epochs = 7'"
+    assert f"\n{html.escape(expected)}</code>" in text

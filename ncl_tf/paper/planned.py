@@ -1,0 +1,85 @@
+"""The trainings and evaluations behind a table's cells."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ncl_tf.evaluation.settings import EvaluationSettings
+from ncl_tf.paper import settings
+from ncl_tf.paper.tables import Column, Table, TableRow, value_name
+
+GIN = pathlib.Path(__file__).resolve().parent.parent.parent / "gin"
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedTraining:
+    """One training.
+
+    Attributes:
+        method: a row's method.
+        gin_file: its file of gin/paper/.
+        settings: gin names and values.
+        seed: the seed.
+    """
+
+    method: str
+    gin_file: str
+    settings: Mapping[str, Any]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of its run directory."""
+        own = [f"{name.split('.')[-1]}_{value_name(value)}" for name, value in self.settings.items()]
+        return "-".join([pathlib.Path(self.gin_file).stem, *own, f"seed{self.seed}"])
+
+    def files(self, budget: str, gin_files: Sequence[str] = ()) -> tuple[str, ...]:
+        """List the method's gin file, others, and the budget's; that of the paper's budget is part of the first."""
+        return (self.gin_file, *gin_files, *([f"gin/budgets/{budget}.gin"] if budget != "paper" else []))
+
+    def configured(self, budget: str, gin_files: Sequence[str] = (), gin_params: Sequence[str] = ()) -> dict[str, str]:
+        """Compute its configuration from files, the row's settings, and the bindings after them."""
+        own = (f"{name} = {value!r}" for name, value in self.settings.items())
+        return settings.configured(self.files(budget, gin_files), (*own, *gin_params))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedEvaluation:
+    """One evaluation of a training."""
+
+    training: PlannedTraining
+    settings: EvaluationSettings
+
+    @property
+    def path(self) -> pathlib.Path:
+        """The path of its result, in a folder of results."""
+        return pathlib.Path(self.training.name) / f"{self.settings.name}.json"
+
+
+def planned_evaluation(table: Table, row: TableRow, column: Column, seed: int, label_seed: int) -> PlannedEvaluation:
+    """The evaluation that a cell needs for a seed and a choice of labelled stays."""
+    asked = EvaluationSettings(column.task, column.head, split=table.split)
+    folder = f"gin/paper/{table.dataset}"
+    if row.method != "end_to_end":
+        training = PlannedTraining(row.method, f"{folder}/{row.method}.gin", row.settings, seed)
+        limits = {"labels": column.labels, "label_seed": label_seed} if column.labels != 1 else {}
+        return PlannedEvaluation(training, dataclasses.replace(asked, fine_tune=table.fine_tune, **limits))
+    # End-to-End trains its head, for one task and on the labels that it is given: each column is a training of its own.
+    own = {"head": column.head} | dict(row.settings)
+    if column.labels != 1:
+        own |= {"end_to_end.labels": column.labels, "end_to_end.label_seed": label_seed}
+    by_task = GIN / "paper" / table.dataset / f"end_to_end_{column.task}.gin"
+    file = by_task.name if by_task.exists() else "end_to_end.gin"
+    return PlannedEvaluation(PlannedTraining("end_to_end", f"{folder}/{file}", own, seed), asked)
+
+
+def planned_evaluations(
+    table: Table, seeds: Sequence[int]
+) -> Iterator[tuple[TableRow, Column, int, int, PlannedEvaluation]]:
+    """Yield each row, column, seed, label seed and evaluation; columns that differ in the metric share an evaluation."""
+    for seed in seeds:
+        for row in table.rows:
+            for column in table.columns:
+                for label_seed in range(table.label_seeds):
+                    yield row, column, seed, label_seed, planned_evaluation(table, row, column, seed, label_seed)

@@ -1,0 +1,68 @@
+"""Groups of runs that a figure compares, and what its caption states about them."""
+
+from collections.abc import Iterable, Sequence, Sized
+from typing import Any
+
+from ncl_tf.data.cohort import titled
+from ncl_tf.reporting.figures.figure import listed, seeds_text
+from ncl_tf.runs import StoredRun
+
+SPLIT_TITLES = {"train": "training", "val": "validation", "test": "test"}
+
+
+def dataset_title(run: StoredRun) -> str:
+    """The name of a run's dataset, for readers."""
+    return titled(run.record["dataset"], run.record.get("simulated", False))
+
+
+def data_text(dataset: str, checksum: str) -> str:
+    """A dataset's name and the first digits of the cohort's checksum, which differ between cohorts of one dataset."""
+    return f"{dataset} (cohort {checksum[:8]})"
+
+
+def by_label(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    """Group the runs of one folder whose names differ in the seed only."""
+    groups: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    return groups
+
+
+def by_alpha(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
+    """Group the runs that differ in alpha and seed only, by rising alpha: the longest such sweep; empty without one."""
+    sweeps: dict[tuple, list[StoredRun]] = {}
+    for run in runs:
+        rest = {name: value for name, value in run.config.items() if name not in ("alpha", "seed", "cohort")}
+        key = (run.record["cohort_checksum"], *sorted(rest.items()))
+        sweeps.setdefault(key, []).extend([run] if run.setting("alpha") is not None else [])
+    groups: list[dict[str, list[StoredRun]]] = [{}]
+    for sweep in sweeps.values():
+        group: dict[str, list[StoredRun]] = {}
+        for run in sorted(sweep, key=lambda run: (run.setting("alpha"), run.record["seed"])):
+            group.setdefault(f"α = {run.setting('alpha'):g}", []).append(run)
+        groups.append(group)
+    longest = max(groups, key=len)
+    return longest if len(longest) > 1 else {}
+
+
+def evenly(groups: dict[str, Any], most: int) -> dict[str, Any]:
+    """Choose at most so many of the groups, evenly spread, with the first and the last."""
+    names = list(groups)
+    if len(names) > most:
+        names = [names[round(i * (len(names) - 1) / (most - 1))] for i in range(most)]
+    return {name: groups[name] for name in names}
+
+
+def facts(groups: Iterable[Sequence[StoredRun]], drawn: str = "") -> str:
+    """State data, budget and number of seeds of runs, for captions; each group differs in the seed only."""
+    groups = list(groups)
+    runs = [run for group in groups for run in group]
+    data = listed(data_text(dataset_title(run), run.record["cohort_checksum"]) for run in runs)
+    budgets = listed(repr(run.record["budget"]) for run in runs)
+    seeds = [len({run.record["seed"] for run in group}) for group in groups]
+    return f"Data: {data}. Budget {budgets}; {seeds_text(seeds, drawn)}."
+
+
+def left_out(groups: Sized, shown: Sized) -> str:
+    """A sentence for captions, where not all groups are shown."""
+    return f" Of {len(groups)}, {len(shown)} are shown, evenly chosen by name." if len(shown) < len(groups) else ""

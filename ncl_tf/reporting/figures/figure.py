@@ -66,7 +66,7 @@ class Figure:
         return self
 
     def svg(self) -> str:
-        """The figure as self-contained SVG on white, the same bytes for the same data; it begins with <svg, so HTML can hold it."""
+        """The figure as self-contained SVG on white, the same bytes for the same data, from <svg on, so that HTML can hold it."""
         text = io.StringIO()
         words = {"Title": self.title, "Description": self.alt, "Date": None, "Creator": None}
         with style(self.name):

@@ -23,17 +23,18 @@ def answer(python: pathlib.Path, program: pathlib.Path) -> subprocess.CompletedP
     return subprocess.run([python, program, "--help"], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.skipif(pathlib.Path(sys.prefix) != ROOT / ".venv", reason="these tests do not run in the project's .venv")
+@pytest.mark.skipif(pathlib.Path(sys.prefix) != ROOT / ".venv", reason="the tests are not run in .venv")
 def test_an_environment_without_the_requirements_is_passed_over(bare: pathlib.Path) -> None:
     done = answer(bare, ROOT / "bin" / "cohort")
     assert done.returncode == 0, done.stderr
     assert "bin/cohort describe" in done.stdout
 
 
-def test_without_any_requirements_a_program_says_how_to_install_them(
+def test_without_any_requirements_a_program_shows_how_to_install_them(
     bare: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     shutil.copytree(ROOT / "bin", tmp_path / "bin")
     done = answer(bare, tmp_path / "bin" / "cohort")
     assert done.returncode == 1
-    assert done.stderr.startswith("error: the requirements are not installed; run `make quickstart` once")
+    assert done.stderr.startswith("error: ")
+    assert "make quickstart" in done.stderr

@@ -18,7 +18,7 @@ from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.heads import Samples, embedder, epoch_function, predictor
 from ncl_tf.networks import HEADS
-from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.fast.encoder import FastEncoder
 from ncl_tf.networks.heads import class_weights, make_head
 
 BATCH = 2048  # the protocol's
@@ -33,7 +33,7 @@ def evaluate(path: str | None) -> list[Row]:
     """
     with tempfile.TemporaryDirectory() as folder:
         cohort = Cohort(path) if path else simulated(pathlib.Path(folder))
-        encoder = Encoder(cohort.static_columns)
+        encoder = FastEncoder(cohort.static_columns)
         encoder.build((None, encoder.history, len(cohort.columns)))
         windows = {split: Windows(cohort[split], encoder.history) for split in ("train", "val")}
         began = time.perf_counter()

@@ -26,7 +26,7 @@ def worker_environment() -> dict[str, str]:
 
 
 def interleaved(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Median seconds of each piece of work; they take turns, so that a disturbance hits all of them, the first in vain."""
+    """Return the median seconds of each piece of work; they take turns, so that a disturbance hits all, and warm up first."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(1 + repeats):
         for name, work in works.items():
@@ -38,9 +38,9 @@ def interleaved(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, 
 
 
 def peak_memory() -> float:
-    """Peak resident memory of this process in GiB."""
+    """Return the peak resident memory of this process in GiB."""
     status = pathlib.Path("/proc/self/status")
-    if not status.exists():  # macOS, which tells bytes
+    if not status.exists():  # macOS, which reports bytes
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
     return int(re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE)[1]) / 2**20
 
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
 
 def in_own_processes(maker: str, works: Mapping[str, Sequence[Any]], repeats: int) -> dict[str, Measured]:
-    """Pieces of work that take turns, each in a process of its own, so that none leaves anything behind for the others.
+    """Measure pieces of work that take turns, each in a process of its own, so that none affects the others.
 
     A turn is two executions, of which the second is timed: a process that has waited starts cold.
 
@@ -95,19 +95,19 @@ class _Worker:
         self._process.communicate()
 
     def ask(self, what: str) -> float:
-        """'seconds' of one more turn, or the peak 'memory' so far."""
-        with contextlib.suppress(BrokenPipeError):  # the missing answer tells
+        """Return the 'seconds' of one more turn, or the peak 'memory' so far."""
+        with contextlib.suppress(BrokenPipeError):  # the missing answer reports it
             print(what, file=self._process.stdin, flush=True)
         return self._answer()
 
     def _answer(self) -> float:
         if line := self._process.stdout.readline():
             return float(line)
-        raise RuntimeError(f"{self._what} ended with exit code {self._process.wait()}; it may have told why above")
+        raise RuntimeError(f"{self._what} ended with exit code {self._process.wait()}; its output above may show why")
 
 
 def _serve(maker: str, arguments: str) -> None:
-    """The process of a worker: a line with a number for each line that it reads, and one when it is ready."""
+    """Run a worker: print a number when it is ready, and one for each line that it reads."""
     import ncl_tf.quiet  # noqa: F401
 
     module, function = maker.rsplit(".", 1)
@@ -119,7 +119,7 @@ def _serve(maker: str, arguments: str) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as aligned text; numbers with three digits."""
+    """Format rows as aligned text, with three digits of each number."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     cells = [columns] + [[_text(row.get(name, "")) for name in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]

@@ -15,7 +15,7 @@ from ncl_tf.data import augmentations
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.methods.supervised import CrossEntropy
 from ncl_tf.networks.encoder import Encoder, Projector
-from ncl_tf.networks.fast.pieces import means_in_pieces
+from ncl_tf.objective.losses import Anchors
 from ncl_tf.objective.neighborhoods import Attributes, Neighborhood, SameLabel, SameStayWithin
 from ncl_tf.training import factories
 
@@ -24,7 +24,7 @@ COLUMNS, STATIC = 40, 5  # PhysioNet 2019
 BATCH, QUEUE = 2048, 65536  # the paper's
 STAYS, HOURS = 25813, 38  # training stays and mean hours of a stay in PhysioNet 2019
 FORMS = {"readable": (False, False), "readable with XLA": (False, True), "fast": (True, True)}  # fast forms?, XLA?
-GROWING = "n_w, w = 12"  # the neighbourhood with which time and memory are measured as sizes grow
+GROWING = "n_w, w = 12"  # the neighborhood with which time and memory are measured as sizes grow
 NEIGHBORHOODS: dict[str, Neighborhood] = {
     "n_w, w = 12": SameStayWithin(12),
     "n_w, w = infinite": SameStayWithin(None),
@@ -33,7 +33,7 @@ NEIGHBORHOODS: dict[str, Neighborhood] = {
 
 
 def encoder() -> list[Row]:
-    """Forward, and forward with gradients, for both views of a batch."""
+    """Measure the encoder forward, and forward with gradients, for both views of a batch."""
     rows = []
     for what, work in (("forward", "forward"), ("forward + backward", "backward")):
         rows.append({"encoder": what, "windows": 2 * BATCH} | _compared(work, repeats=5))
@@ -41,7 +41,7 @@ def encoder() -> list[Row]:
 
 
 def objective() -> list[Row]:
-    """Value and gradient for each neighbourhood, then time and memory of the fast form as the queue grows."""
+    """Measure value and gradient for each neighborhood, then time and memory of the fast form as the queue grows."""
     rows = []
     for name in NEIGHBORHOODS:
         rows.append({"objective": name, "queue": QUEUE} | _compared("value_and_gradient", name, QUEUE))
@@ -51,7 +51,7 @@ def objective() -> list[Row]:
 
 
 def step() -> list[Row]:
-    """Whole training steps, then the fast one over batch and queue sizes."""
+    """Measure whole training steps, then the fast one over batch and queue sizes."""
     rows = []
     for name in ("n_w, w = 12", "n_Y"):
         rows.append({"step": name, "batch": BATCH, "queue": QUEUE} | _compared("training_step", name, BATCH, QUEUE))
@@ -63,7 +63,7 @@ def step() -> list[Row]:
 
 
 def embed() -> list[Row]:
-    """Representations of every hour of whole stays, without gradients, in windows per second."""
+    """Measure representations of every hour of whole stays, without gradients, in windows per second."""
     count = 2 * BATCH
     row = _compared("embedding", count, repeats=5)
     rates = {f"{form} windows/s": count / row[f"{form} s"] for form in FORMS}
@@ -73,7 +73,7 @@ def embed() -> list[Row]:
 
 
 def _compared(work: str, *arguments: Any, repeats: int = 3) -> Row:
-    """Seconds and memory of all forms, and what the fast one gains."""
+    """Return seconds and memory of all forms, and the gain of the fast one."""
     row = _measured(work, *arguments, forms=tuple(FORMS), repeats=repeats)
     return row | _ratios(row)
 
@@ -90,12 +90,12 @@ def _ratios(row: Row) -> Row:
 
 
 def random_windows(count: int) -> tf.Tensor:
-    """[count, 48, 40] standard normal numbers."""
+    """Draw [count, 48, 40] standard normal numbers."""
     return tf.random.stateless_normal([count, HISTORY, COLUMNS], [1, 2])
 
 
 def random_attributes(count: int, seed: int) -> Attributes:
-    """Random hours of as many stays as PhysioNet 2019 has, 2 % of them positive."""
+    """Draw random hours of as many stays as PhysioNet 2019 has, 2 % of them positive."""
     generator = np.random.default_rng(seed)
     columns = (
         generator.integers(STAYS, size=count),
@@ -106,39 +106,39 @@ def random_attributes(count: int, seed: int) -> Attributes:
 
 
 def built_encoder(fast: bool) -> Encoder:
-    """The paper's encoder."""
-    made = Encoder(STATIC, fast=fast)
+    """Make the paper's encoder."""
+    made = factories.fast_or_readable(fast)[0](STATIC)
     made.build((None, HISTORY, COLUMNS))
     return made
 
 
 def forward(form: str) -> Callable[[], None]:
-    """Both views of a batch through the encoder."""
+    """Make the work of both views of a batch through the encoder."""
     fast, xla = FORMS[form]
     windows, call = random_windows(2 * BATCH), tf.function(built_encoder(fast), jit_compile=xla)
     return lambda: call(windows).numpy()
 
 
 def backward(form: str) -> Callable[[], None]:
-    """The same, with a loss and its gradients."""
+    """Make the same work with a loss and its gradients."""
     fast, xla = FORMS[form]
     windows, made = random_windows(2 * BATCH), built_encoder(fast)
 
     def mean(windows: tf.Tensor) -> CrossEntropy:
-        return CrossEntropy(tf.reduce_mean(made(windows, training=True)[:, 0] ** 2))
+        return CrossEntropy(tf.reduce_mean(made(windows)[:, 0] ** 2))
 
     @tf.function(jit_compile=xla)
     def loss_and_gradients(windows: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         variables = made.trainable_variables
         with tf.GradientTape() as tape:
-            loss = (means_in_pieces(mean, windows, variables, CrossEntropy) if fast else mean(windows)).loss
+            loss = made.means(mean, windows, variables, CrossEntropy).loss
         return loss, tape.gradient(loss, variables)
 
     return lambda: loss_and_gradients(windows)[0].numpy()
 
 
 def embedding(count: int, form: str) -> Callable[[], None]:
-    """Every hour of whole stays through the encoder."""
+    """Make the work of every hour of whole stays through the encoder."""
     fast, xla = FORMS[form]
     rows, hour = tf.random.stateless_normal([count, COLUMNS], [1, 2]), tf.range(count) % HOURS
     call = tf.function(built_encoder(fast).stays, jit_compile=xla)
@@ -146,7 +146,7 @@ def embedding(count: int, form: str) -> Callable[[], None]:
 
 
 def value_and_gradient(name: str, queue: int, form: str) -> Callable[[], None]:
-    """The objective of both views of a batch, and its gradient with respect to their projections."""
+    """Make the work of the objective of both views of a batch and its gradient with respect to their projections."""
     fast, xla = FORMS[form]
     anchors = 2 * BATCH
     projections, keys = (
@@ -156,34 +156,32 @@ def value_and_gradient(name: str, queue: int, form: str) -> Callable[[], None]:
     attributes = Attributes(*(value[:anchors] for value in key_attributes))
     own = tf.range(anchors)
     other = tf.roll(own, BATCH, axis=0)
-    objective = factories.fast_or_readable(fast)
+    _, objective = factories.fast_or_readable(fast)
 
     @tf.function(jit_compile=xla)
     def gradient(projections: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             tape.watch(projections)
-            contrast = objective(keys, key_attributes, own, other, NEIGHBORHOODS[name], 0.4, 0.1)
-            terms = contrast(projections, attributes, contrast.own, contrast.other)
+            anchors = Anchors(attributes, own, other)
+            contrast = objective(NEIGHBORHOODS[name], 0.4, 0.1).against(keys, key_attributes, anchors)
+            terms = contrast(projections, contrast.anchors)
         return tape.gradient(terms.loss, projections)
 
     return lambda: gradient(projections, keys).numpy()
 
 
 def training_step(name: str, batch: int, queue: int, form: str) -> Callable[[], None]:
-    """A whole training step on the same batch, again and again."""
+    """Make the work of a whole training step, always on the same batch."""
     fast, xla = FORMS[form]
+    encoder, objective = factories.fast_or_readable(fast)
     networks = [
-        (Encoder(STATIC, fast=fast, name=f"{prefix}encoder"), Projector(name=f"{prefix}projector"))
-        for prefix in ("", "momentum_")
+        (encoder(STATIC, name=f"{prefix}encoder"), Projector(name=f"{prefix}projector")) for prefix in ("", "momentum_")
     ]
     model = MomentumContrast(
         *networks[0],
         *networks[1],
         augmentations.Augmentation(STATIC),
-        factories.fast_or_readable(fast),
-        NEIGHBORHOODS[name],
-        alpha=0.4,
-        temperature=0.1,
+        objective(NEIGHBORHOODS[name], alpha=0.4, temperature=0.1),
         momentum=0.99,
         queue_size=queue,
         task=0,

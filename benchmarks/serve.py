@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.measure import Row
+from benchmarks.measure import Row, worker_environment
 from ncl_tf.data.cohort import Cohort
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -31,7 +31,9 @@ def serve(sources: Sequence[str]) -> list[Row]:
         call = f"import json; from benchmarks import serve; print(json.dumps(serve.%s({str(folder)!r})))"
         rows = [
             json.loads(
-                subprocess.run([sys.executable, "-c", call % function], stdout=-1, check=True).stdout.splitlines()[-1]
+                subprocess.run(
+                    [sys.executable, "-c", call % function], stdout=-1, check=True, env=worker_environment()
+                ).stdout.splitlines()[-1]
             )
             for function in ("streaming", "stay_by_stay")
         ]
@@ -113,11 +115,13 @@ def _prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, int]:
 def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
     """An untrained classifier, of the paper's size where `settings` of the encoder do not say otherwise."""
     from ncl_tf.methods.supervised import Classifier
-    from ncl_tf.networks.encoder import Encoder
+    from ncl_tf.networks.fast.encoder import FastEncoder
     from ncl_tf.networks.heads import make_head
     from ncl_tf.serving.export import export_classifier
 
-    classifier = Classifier(Encoder(cohort.static_columns, **settings), make_head("mlp", 2), 0, np.ones(2, np.float32))
+    classifier = Classifier(
+        FastEncoder(cohort.static_columns, **settings), make_head("mlp", 2), 0, np.ones(2, np.float32)
+    )
     classifier.build((None, classifier.window_hours, len(cohort.columns)))
     evaluation = dict.fromkeys(("name", "best_epoch"), "none: untrained") | {
         "protocol": {},

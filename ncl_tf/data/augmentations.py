@@ -18,13 +18,13 @@ from ncl_tf.errors import InputError
 
 
 class Draws:
-    """The randomness of one view: numbers that depend on (seed, step, view, stream) and on nothing else.
+    """Random numbers of one view, which depend on (seed, step, view, stream) and on nothing else.
 
-    Asking twice gives the same numbers; `stream` gives others. Each shape is [n, ...] for n local samples. Under data
+    The same call returns the same numbers again; `stream` returns others. Each shape is [n, ...] for n local samples. Under data
     parallelism a replica holds the samples first .. first + n of a global batch of `total`, and draws for them what a
     single device would.
 
-    Everything derives from integer draws: TensorFlow and XLA agree on those bit for bit, not on floats.
+    All numbers are computed from integer draws: TensorFlow and XLA agree on those bit for bit, not on floats.
 
     Args:
         seed: the run's seed.
@@ -32,7 +32,7 @@ class Draws:
         view: which of the views.
         first: index of the first local sample in the global batch.
         total: size of the global batch; None: the local batch is all there is.
-        blocks: how many times the samples come, one after the other: as both views of a batch do, in 2 blocks.
+        blocks: how many times the samples occur one after the other; both views of a batch are 2 blocks.
     """
 
     _RESOLUTION = 2**24  # as many equally spaced numbers as float32 holds in [0, 1)
@@ -52,31 +52,31 @@ class Draws:
         self._blocks = blocks
 
     def stream(self, index: int) -> "Draws":
-        """Draws independent of these and of every other index's. Streams of streams are independent, too."""
+        """Return draws that are independent of these and of every other index's, and likewise streams of streams."""
         stream = copy(self)
         stream._key = _fold_in(self._key, index)
         return stream
 
     def uniform(self, shape: Sequence[int | tf.Tensor]) -> tf.Tensor:
-        """Uniform in [0, 1), float32."""
+        """Draw uniformly from [0, 1), float32."""
         return tf.cast(self._integers_below(self._RESOLUTION, shape), tf.float32) / self._RESOLUTION
 
     def bernoulli(self, shape: Sequence[int | tf.Tensor], probability: float) -> tf.Tensor:
-        """True with the given probability, bool."""
+        """Draw bools that are true with the given probability."""
         return self.uniform(shape) < probability
 
     def integers(self, shape: Sequence[int | tf.Tensor], low: int | tf.Tensor, high: int | tf.Tensor) -> tf.Tensor:
-        """Uniform in low .. high, both included and broadcast to the shape, int32."""
+        """Draw uniformly from low .. high, both included and broadcast to the shape, int32."""
         numbers = tf.cast(high - low + 1, tf.float32)
         return low + tf.cast(self.uniform(shape) * numbers, tf.int32)
 
     def truncated_normal(self, shape: Sequence[int | tf.Tensor], std: float) -> tf.Tensor:
-        """Normal with mean 0 and the given std before values beyond 2 std are redrawn, float32."""
+        """Draw normally with mean 0 and the given std, truncated at 2 std, float32."""
         quantiles = tf.constant(std * _truncated_normal_quantiles(), tf.float32)
         return tf.gather(quantiles, self._integers_below(quantiles.shape[0], shape))
 
     def _integers_below(self, bound: int, shape: Sequence[int | tf.Tensor]) -> tf.Tensor:
-        """Uniform in 0 .. bound - 1 for a power of two, int32: drawn for the global batch, cut to the local one."""
+        """Draw uniformly from 0 .. bound - 1, a power of two: for the global batch, cut to the local one; int32."""
         samples, *rest = shape
         total = samples if self._total is None else self._blocks * self._total
         drawn = tf.random.stateless_uniform([total, *rest], self._key, 0, bound, tf.int32, alg="philox")
@@ -92,7 +92,7 @@ def _fold_in(key: tf.Tensor, index: int | tf.Tensor) -> tf.Tensor:
 
 @cache
 def _truncated_normal_quantiles() -> np.ndarray:
-    """2^16 quantiles, equally likely, of the standard normal truncated at 2, [2^16] float64.
+    """Return 2^16 equally likely quantiles of the standard normal truncated at 2, [2^16] float64.
 
     A table because TensorFlow and XLA round the inverse of the distribution function differently.
     """
@@ -103,9 +103,9 @@ def _truncated_normal_quantiles() -> np.ndarray:
 
 
 def observed_hours(windows: tf.Tensor) -> tf.Tensor:
-    """Hours since the first row that isn't all zero: [N, T, C] -> [N] int32."""
+    """Count the hours since the first row that is not all zero: [N, T, C] -> [N] int32."""
     hours = windows.shape[1]
-    observed = tf.reduce_max(tf.abs(windows), axis=2) > 0  # XLA takes twice as long to ask for any that is not 0
+    observed = tf.reduce_max(tf.abs(windows), axis=2) > 0  # XLA takes twice as long for tf.reduce_any(windows != 0)
     return tf.reduce_max(tf.where(observed, hours - tf.range(hours), 0), axis=1)
 
 
@@ -121,7 +121,7 @@ class HistoryCutout(keras.layers.Layer):
         super().__init__(**kwargs)
         self.probability = _fraction(self, "probability", probability)
         if not hours >= 1:
-            raise InputError(f"HistoryCutout: hours is {hours}; allowed: 1 or more")
+            raise InputError(f"HistoryCutout: hours must be 1 or more, got {hours}")
         self.hours = hours
 
     def build(self, input_shape: Sequence[int | None]) -> None:
@@ -173,7 +173,7 @@ class GaussianNoise(keras.layers.Layer):
     def __init__(self, std: float = 0.1, **kwargs) -> None:
         super().__init__(**kwargs)
         if not std >= 0:
-            raise InputError(f"GaussianNoise: std is {std}; allowed: 0 or more")
+            raise InputError(f"GaussianNoise: std must be 0 or more, got {std}")
         self.std = std
 
     def call(self, windows: tf.Tensor, draws: Draws, observed: tf.Tensor | None = None) -> tf.Tensor:
@@ -206,7 +206,7 @@ class StaticDropout(keras.layers.Layer):
     def __init__(self, rate: float = 0.5, **kwargs) -> None:
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
-            raise InputError(f"StaticDropout: rate is {rate}; allowed: 0 <= rate < 1")
+            raise InputError(f"StaticDropout: rate must be 0 or more and below 1, got {rate}")
         self.rate = rate
 
     def call(self, windows: tf.Tensor, draws: Draws, observed: tf.Tensor | None = None) -> tf.Tensor:
@@ -217,15 +217,13 @@ class StaticDropout(keras.layers.Layer):
 class Augmentation(keras.layers.Layer):
     """One view of each sample: the layers in turn, each with its own stream of draws.
 
-    The observed hours are counted here, on the untouched window over all channels: after a cutout the beginning of a
-    stay could no longer be told from padding, and a crop would keep too little.
+    The observed hours are counted here, on the untouched window over all channels: after a cutout, the beginning of a
+    stay would look like padding, and a crop would keep too little.
 
     Args:
-        static_columns: how many columns, the first ones, hold static values.
+        static_columns: how many columns, the first ones, get dropout and nothing else; with 0, static values pass through
+            the layers like all columns (authors' code, which has their dropout inside the encoders).
         layers: in order; None: cutout, crop, noise and channel dropout with the paper's settings.
-        augment_static: 'dropout': the static columns get dropout and nothing else (paper). 'channels': they pass
-            through the layers like all columns, without dropout (authors' code, which has dropout inside the encoders);
-            the history layers don't matter to them, since encoders read static values at the last hour only.
         static_rate: rate of the static columns' dropout.
     """
 
@@ -233,20 +231,17 @@ class Augmentation(keras.layers.Layer):
         self,
         static_columns: int,
         layers: Sequence[keras.layers.Layer] | None = None,
-        augment_static: str = "dropout",
         static_rate: float = 0.5,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
         if not static_columns >= 0:
-            raise InputError(f"Augmentation: static_columns is {static_columns}; allowed: 0 or more")
-        if augment_static not in ("dropout", "channels"):
-            raise InputError(f"Augmentation: augment_static is {augment_static!r}; allowed: 'dropout', 'channels'")
+            raise InputError(f"Augmentation: static_columns must be 0 or more, got {static_columns}")
         if layers is None:
             layers = [HistoryCutout(), HistoryCrop(), GaussianNoise(), ChannelDropout()]
         self.layers = list(layers)
         self.static_dropout = StaticDropout(static_rate)
-        self.columns_apart = static_columns if augment_static == "dropout" else 0
+        self.static_columns = static_columns
 
     def build(self, input_shape: Sequence[int | None]) -> None:
         """Builds the layers for windows of shape [batch, hours, columns], which refuse those that they cannot augment."""
@@ -254,9 +249,9 @@ class Augmentation(keras.layers.Layer):
             layer.build(input_shape)
 
     def call(self, windows: tf.Tensor, draws: Draws) -> tf.Tensor:
-        """One view of each of the windows: [N, T, C] -> [N, T, C]."""
+        """Make one view of each window: [N, T, C] -> [N, T, C]."""
         observed = observed_hours(windows)
-        static, view = windows[:, :, : self.columns_apart], windows[:, :, self.columns_apart :]
+        static, view = windows[:, :, : self.static_columns], windows[:, :, self.static_columns :]
         for index, layer in enumerate(self.layers):
             view = layer(view, draws=draws.stream(index), observed=observed)
         static = self.static_dropout(static, draws=draws.stream(len(self.layers)))
@@ -264,11 +259,11 @@ class Augmentation(keras.layers.Layer):
 
 
 def _zero(windows: tf.Tensor, where: tf.Tensor) -> tf.Tensor:
-    """Zeroes windows [N, T, C] where `where` (broadcast) is true."""
+    """Zero windows [N, T, C] where `where` (broadcast) is true."""
     return tf.where(where, tf.zeros((), windows.dtype), windows)
 
 
 def _fraction(layer: keras.layers.Layer, name: str, value: float) -> float:
     if not 0 <= value <= 1:
-        raise InputError(f"{type(layer).__name__}: {name} is {value}; allowed: 0 to 1")
+        raise InputError(f"{type(layer).__name__}: {name} must be 0 to 1, got {value}")
     return value

@@ -1,4 +1,4 @@
-"""Seq2Seq auto-encoders: a representation from which the window, or the one that follows it, can be told."""
+"""Seq2Seq auto-encoders: a representation from which the window, or the one that follows it, can be reconstructed."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from ncl_tf.networks.encoder import Encoder
 
 
 class Reconstruction(NamedTuple):
-    """Parts of the objective, and the error of predicting zero that `sequence_mse` has to stay below; scalars."""
+    """The objective and its parts, scalars; `zero_mse`, the error of predicting zero, is what `sequence_mse` must beat."""
 
     loss: tf.Tensor
     static_mse: tf.Tensor
@@ -28,10 +28,9 @@ class Autoencoder(Method):
     Nothing is augmented or dropped, and nothing is random but the initial weights.
 
     Args:
-        encoder: f_e, without normalisation to the unit sphere and without static dropout.
+        encoder: f_e, without normalization to the unit sphere.
         decoder: of as many hours as the encoder's history, 48 in the paper.
         forecast: windows are twice as long; the first half is encoded, the second one reconstructed.
-        all_samples: forecasts are also learnt from windows whose first half lies before the stay, as in the authors' code.
         seed: of the order of samples.
         name: first part of the variables' paths.
     """
@@ -41,49 +40,46 @@ class Autoencoder(Method):
         encoder: Encoder,
         decoder: Decoder,
         forecast: bool = False,
-        all_samples: bool = False,
         seed: int = 0,
         name: str = "autoencoder",
     ) -> None:
         super().__init__(encoder, Reconstruction, seed, name)
-        if encoder.static_dropout.rate:
-            raise InputError(f"{name}: the encoder's static_dropout is {encoder.static_dropout.rate}; allowed: 0")
         if (decoder.static_columns, decoder.hours) != (encoder.static_columns, encoder.history):
             raise InputError(
                 f"{name}: the decoder must have the encoder's {encoder.static_columns} static columns and "
                 f"{encoder.history} hours, got {decoder.static_columns} and {decoder.hours}"
             )
-        self.decoder, self.forecast, self.all_samples = decoder, forecast, all_samples
+        self.decoder, self.forecast = decoder, forecast
 
     @property
     def window_hours(self) -> int:
-        """Length of the windows that it is trained on; a forecast's are twice as long as the encoder's history."""
+        """Hours of the windows that it is trained on; a forecast's are twice as long as the encoder's history."""
         return self.encoder.history * (2 if self.forecast else 1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates all variables for windows of shape [batch, window_hours, columns]; the first step does it, too."""
+        """Create all variables for windows of shape [batch, window_hours, columns], if the first step should not do it."""
         batch, hours, columns = input_shape
         expected = self.window_hours, self.decoder.static_columns + self.decoder.dynamic_columns
         if (hours, columns) != expected:
             raise InputError(
-                f"{self.name}: windows have {hours} hours and {columns} columns; allowed: {expected[0]} and {expected[1]}"
+                f"{self.name}: windows must have {expected[0]} hours and {expected[1]} columns, got {hours} and {columns}"
             )
         self.encoder.build((batch, self.decoder.hours, columns))
         self.decoder.build((batch, self.encoder.merge.units))
         self.built = True
 
     def sample_rows(self, split: SplitData) -> np.ndarray | None:
-        """Rows of the split's table to learn from; None: all. A forecast needs an observed hour in the first half."""
-        if not self.forecast or self.all_samples:
+        """Choose the rows of the split's table to learn from; None: all. Forecasts need an observed hour in the first half."""
+        if not self.forecast:
             return None
         return np.flatnonzero(split.hour >= self.decoder.hours)
 
     def call(self, windows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Encodes the first `decoder.hours` hours: [B, window_hours, C] -> static values [B, S], sequence [B, hours, C - S]."""
+        """Encode the first `decoder.hours` hours: [B, window_hours, C] -> static values [B, S], sequence [B, hours, C - S]."""
         return self.decoder(self.encoder(windows[:, : self.decoder.hours]))
 
     def compute_step(self, batch: Batch, training: bool) -> Step:
-        """The reconstruction's error."""
+        """Evaluate the error of reconstructing the batch's windows."""
         return Step(self.means(self.errors, batch["window"], Reconstruction, training))
 
     def errors(self, windows: tf.Tensor) -> Reconstruction:
@@ -103,5 +99,5 @@ class Autoencoder(Method):
 
 
 def _mean_square(values: tf.Tensor) -> tf.Tensor:
-    """0 for a cohort without static columns, rather than the mean of nothing."""
+    """Average the squares; 0 where there are no values, as in a cohort without static columns."""
     return tf.math.divide_no_nan(tf.reduce_sum(tf.square(values)), tf.cast(tf.size(values), values.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
@@ -11,14 +11,10 @@ import tensorflow as tf
 
 from ncl_tf.data.cohort import SplitData
 from ncl_tf.data.windows import Batch
-from ncl_tf.networks.encoder import Encoder
-from ncl_tf.networks.fast.pieces import means_in_pieces
+from ncl_tf.networks.encoder import Encoder, Means, Samples
 
 if TYPE_CHECKING:
     from ncl_tf.training.plans import EarlyStopping
-
-Terms = TypeVar("Terms", bound=tuple)  # a named tuple of scalars, means over the samples; the first is the loss
-Samples = TypeVar("Samples")  # tensors [B, ...], one or nested
 
 
 class Step(NamedTuple):
@@ -106,13 +102,9 @@ class Method(keras.Model):
             self.terms[name].update_state(value, sample_weight=step.samples)
         return {name: metric.result() for name, metric in self.terms.items()}
 
-    def means(
-        self, function: Callable[[Samples], Terms], samples: Samples, kind: type[Terms], training: bool
-    ) -> Terms:
-        """`function(samples)`, terms that are means over the samples; with a fast encoder, exactly so in pieces.
+    def means(self, function: Callable[[Samples], Means], samples: Samples, kind: type[Means], training: bool) -> Means:
+        """Return `function(samples)`, terms that are means over the samples, in the way that suits the encoder.
 
-        In pieces, the loss alone has a gradient, with respect to the trainable variables alone.
+        The loss alone may have a gradient, and with respect to the trainable variables alone.
         """
-        if not self.encoder.fast:
-            return function(samples)
-        return means_in_pieces(function, samples, self.trainable_variables if training else (), kind)
+        return self.encoder.means(function, samples, self.trainable_variables if training else (), kind)

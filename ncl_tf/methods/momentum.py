@@ -1,6 +1,5 @@
-"""Momentum contrast with neighbourhoods: every contrastive method of the paper is a setting of this model."""
+"""Momentum contrast with neighborhoods: every contrastive method of the paper is a setting of this model."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import keras
@@ -11,10 +10,8 @@ from ncl_tf.data.windows import Batch
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method, Step
 from ncl_tf.networks.encoder import Encoder, Projector
-from ncl_tf.objective.losses import Terms
-from ncl_tf.objective.neighborhoods import Attributes, Neighborhood
-
-Objective = Callable[..., Callable[..., Terms]]  # `Contrast` of ncl_tf.objective.losses, or of its fast form
+from ncl_tf.objective.losses import Anchors, Objective, Terms
+from ncl_tf.objective.neighborhoods import Attributes
 
 
 class Queue(NamedTuple):
@@ -22,14 +19,14 @@ class Queue(NamedTuple):
 
     Attributes:
         keys: [M, D] unit vectors.
-        attributes: of the M keys; stay -1 marks a start-up entry, which is nobody's neighbour.
+        attributes: of the M keys; stay -1 marks a start-up entry, which is in no neighborhood.
     """
 
     keys: tf.Tensor
     attributes: Attributes
 
     def prepend(self, newest: "Queue", size: int) -> "Queue":
-        """The queue with `newest` in front, cut to `size` keys."""
+        """Return the queue with `newest` in front, cut to `size` keys."""
         keys, *attributes = (
             tf.concat([new, old], axis=0)[:size]
             for new, old in zip((newest.keys, *newest.attributes), (self.keys, *self.attributes), strict=True)
@@ -45,12 +42,9 @@ class MomentumContrast(Method):
         momentum_encoder, momentum_projector: f_m and h_m, which follow them.
         augmentation: makes a view.
         objective: L_NCL, readable or fast.
-        neighborhood: n(x_i, x_k).
-        alpha: weight of L_NA against L_ND, in [0, 1].
-        temperature: tau > 0.
         momentum: rho in [0, 1).
         queue_size: M, a multiple of what is enqueued per step.
-        task: position of the label, among a batch's labels, that neighbourhoods see; None: they see none.
+        task: position of the label, among a batch's labels, that neighborhoods see; None: they see none.
         seed: of the views and of the queue's start-up entries.
         freeze_projector: keeps h_e at its initial weights (SCL on MIMIC-III, paper, Table 2).
         name: first part of the variables' paths.
@@ -66,9 +60,6 @@ class MomentumContrast(Method):
         momentum_projector: Projector,
         augmentation: Augmentation,
         objective: Objective,
-        neighborhood: Neighborhood,
-        alpha: float,
-        temperature: float,
         momentum: float,
         queue_size: int,
         task: int | None = None,
@@ -77,27 +68,25 @@ class MomentumContrast(Method):
         name: str = "momentum_contrast",
     ) -> None:
         super().__init__(encoder, Terms, seed, name)
-        _check("alpha", alpha, 0 <= alpha <= 1, "0 to 1")
-        _check("temperature", temperature, temperature > 0, "above 0")
-        _check("momentum", momentum, 0 <= momentum < 1, "0 to 1, without 1")
-        _check("queue_size", queue_size, queue_size > 0, "above 0")
+        if not 0 <= momentum < 1:
+            raise InputError(f"momentum must be 0 or more and below 1, got {momentum}")
+        if not queue_size > 0:
+            raise InputError(f"queue_size must be above 0, got {queue_size}")
         self.projector = projector
         self.momentum_encoder, self.momentum_projector = momentum_encoder, momentum_projector
-        self.augmentation = augmentation
-        self.objective, self.neighborhood = objective, neighborhood
-        self.alpha, self.temperature, self.momentum = alpha, temperature, momentum
-        self.queue_size, self.task = queue_size, task
+        self.augmentation, self.objective = augmentation, objective
+        self.momentum, self.queue_size, self.task = momentum, queue_size, task
         self.freeze_projector = freeze_projector
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates all variables for windows of shape [batch, hours, columns].
+        """Create all variables for windows of shape [batch, hours, columns].
 
-        The first step does it, unless it is done before; under a distribution strategy it has to be, within its scope.
+        The first step does this if it has not been done; under a distribution strategy, call it within the scope.
         """
         if isinstance(input_shape, dict):
             raise InputError(
-                f"{self.name}: cannot be built from a whole batch; call build((None, hours, columns)), under a "
-                "distribution strategy within its scope, before fit"
+                f"{self.name}: a shape to build from must be (None, hours, columns), got those of a whole batch; call "
+                "build before fit, under a distribution strategy within its scope"
             )
         self.augmentation.build(input_shape)
         representation = (None, self.encoder.merge.units)
@@ -120,7 +109,7 @@ class MomentumContrast(Method):
 
     @property
     def _pairs(self) -> list[tuple[keras.Variable, keras.Variable]]:
-        """Each weight of f_e and h_e with its follower in f_m and h_m."""
+        """Pair each weight of f_e and h_e with the one of f_m and h_m that follows it."""
         (encoder, projector), (momentum_encoder, momentum_projector) = self._networks
         followers = momentum_encoder.weights + momentum_projector.weights
         return list(zip(encoder.weights + projector.weights, followers, strict=True))
@@ -136,113 +125,120 @@ class MomentumContrast(Method):
         )
 
     def start_momentum_networks(self) -> None:
-        """f_m and h_m start as copies of f_e and h_e."""
+        """Start f_m and h_m as copies of f_e and h_e."""
         for trained, following in self._pairs:
             following.assign(trained)
 
     def describe(self, batch_size: int) -> list[str]:
-        """The settings, as lines for the screen."""
+        """Describe the settings in lines for the screen."""
         fill = self.queue_size // (batch_size * self.keys_per_sample)
+        alpha, temperature = self.objective.alpha, self.objective.temperature
         return [
-            f"{self.neighborhood}, alpha {self.alpha}, temperature {self.temperature}, momentum {self.momentum}",
+            f"{self.objective.neighborhood}, alpha {alpha}, temperature {temperature}, momentum {self.momentum}",
             f"queue of {self.queue_size:,} keys: the loss rises in the first {fill:,} steps, "
             "while real keys replace random ones",
         ]
 
     @property
     def queue(self) -> Queue:
-        """The queue as it is."""
+        """The queue before the next step."""
         attributes = (tf.convert_to_tensor(getattr(self, f"queue_{name}")) for name in Attributes._fields)
         return Queue(tf.convert_to_tensor(self.queue_keys), Attributes(*attributes))
 
     def call(self, inputs: tf.Tensor | Batch) -> tf.Tensor:
-        """Representations by the trained encoder, of windows [B, T, C] or of a batch that holds them: -> [B, size]."""
+        """Represent windows [B, T, C], or those of a batch, by the trained encoder: -> [B, size]."""
         return self.encoder(inputs["window"] if isinstance(inputs, dict) else inputs)
 
     def compute_step(self, batch: Batch, training: bool) -> Step:
-        """Section 3 of the paper: two views, their momentum projections, and the objective against the queue."""
-        views, anchors, draws = self.two_views(batch, self.optimizer.iterations if training else -1)
-        keys = self.momentum_projector(self.momentum_encoder(views, training=training, draws=draws.stream(1)))
-        terms, queue = self.contrast(views, anchors, keys, training, draws.stream(2))
+        """Contrast two views of each sample with the queue of momentum projections (section 3 of the paper)."""
+        views, attributes = self.two_views(batch, self.view_step(training))
+        keys = self.momentum_projector(self.momentum_encoder(views))
+        terms, queue = self.contrast(views, attributes, keys, training)
         return Step(terms, state=queue)
 
     def after_step(self, queue: Queue) -> None:
-        """The momentum networks follow, and the queue takes the batch's keys."""
+        """Let the momentum networks follow, and store the queue that holds the batch's keys."""
         self.follow()
         self.store(queue)
 
-    def two_views(self, batch: Batch, step: int | tf.Tensor) -> tuple[tf.Tensor, Attributes, Draws]:
-        """Views [2n, T, C] of n samples, all first ones and then all second ones, with attributes [2n]; and draws for them."""
+    def view_step(self, training: bool) -> int | tf.Tensor:
+        """Return the step whose draws make the views; validation has one of its own."""
+        return self.optimizer.iterations if training else -1
+
+    def two_views(self, batch: Batch, step: int | tf.Tensor) -> tuple[tf.Tensor, Attributes]:
+        """Augment each of n samples twice: views [2n, T, C], all first ones before all second ones; attributes [2n]."""
         windows = batch["window"]
         if not self.built:
             with tf.init_scope():
                 self.build((None, *windows.shape[1:]))
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        if replicas > 1 and self.jit_compile:
-            raise InputError(f"{self.name}: jit_compile is True on {replicas} replicas; allowed: False")
-        first, total = self._first_sample(windows), None if replicas == 1 else replicas * tf.shape(windows)[0]
-        draws = [Draws(self.seed, step, view, first, total) for view in range(2)]
+        draws = [self.draws(windows, step, view) for view in range(2)]
         views = tf.concat([self.augmentation(windows, draws=draw) for draw in draws], axis=0)
         label = tf.fill(tf.shape(batch["stay"]), -1) if self.task is None else batch["label"][:, self.task]
-        attributes = (tf.tile(value, [2]) for value in (batch["stay"], batch["hour"], label))
-        return views, Attributes(*attributes), Draws(self.seed, step, 2, first, total, blocks=2)
+        return views, Attributes(*(tf.tile(value, [2]) for value in (batch["stay"], batch["hour"], label)))
+
+    def draws(self, windows: tf.Tensor, step: int | tf.Tensor, view: int, blocks: int = 1) -> Draws:
+        """Return a step's draws for the samples of this replica [n, ...]; see `Draws`."""
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        if replicas > 1 and self.jit_compile:
+            raise InputError(f"{self.name}: jit_compile must be False on {replicas} replicas, got True")
+        total = None if replicas == 1 else replicas * tf.shape(windows)[0]
+        return Draws(self.seed, step, view, self._first_sample(windows), total, blocks)
 
     def contrast(
-        self, views: tf.Tensor, anchors: Attributes, keys: tf.Tensor, training: bool = False, draws: Draws | None = None
+        self, views: tf.Tensor, attributes: Attributes, keys: tf.Tensor, training: bool
     ) -> tuple[Terms, Queue]:
-        """L_NCL of the views' projections P against their keys, and the queue after this step.
+        """Evaluate L_NCL of the views' projections P against the queue in which their keys P^m are the newest.
 
         Args:
             views: [2n, T, C], both views of the n samples of this replica.
-            anchors: their attributes [2n].
-            keys: P^m [2n, D] of this replica.
-            training: whether gradients are computed, and for the encoder.
-            draws: for the encoder.
+            attributes: of the views, [2n].
+            keys: P^m of the views, [2n, D].
+            training: whether gradients are computed.
+
+        Returns:
+            The terms, and the queue after this step.
         """
-
-        def project(views: tf.Tensor) -> tf.Tensor:
-            return self.projector(self.encoder(views, training=training, draws=draws))
-
-        newest, sample, total = self.newest_keys(keys, anchors)
+        newest, sample, total = self.newest_keys(keys, attributes)
         queue = self.queue.prepend(newest, self.queue_size)
         own = tf.concat([sample, sample + total], axis=0)  # q_k = p^m_k for k < 2N
         other = tf.concat([sample + total, sample], axis=0)
-        contrast = self.against(queue, own, other)
-        if self.encoder.static_dropout.rate:  # drawn for all views together
-            return contrast(project(views), anchors, contrast.own, contrast.other), queue
-        samples = views, anchors, contrast.own, contrast.other
-        return self.means(lambda part: contrast(project(part[0]), *part[1:]), samples, Terms, training), queue
+        return self.mean_terms(views, queue, Anchors(attributes, own, other), training), queue
 
-    def newest_keys(self, keys: tf.Tensor, anchors: Attributes) -> tuple[Queue, tf.Tensor, tf.Tensor]:
-        """Keys of all replicas [2N], the number of each sample of this replica [n] in the joint batch, and N."""
-        newest = Queue(*_gathered((keys, anchors)))
+    def mean_terms(self, views: tf.Tensor, queue: Queue, anchors: Anchors, training: bool) -> Terms:
+        """Evaluate L_NCL of the projections of views [A, T, C], which are the anchors [A], against the keys of a queue."""
+        contrast = self.objective.against(queue.keys, queue.attributes, anchors)
+
+        def terms(samples: tuple[tf.Tensor, Anchors]) -> Terms:
+            views, anchors = samples
+            return contrast(self.projector(self.encoder(views)), anchors)
+
+        return self.means(terms, (views, contrast.anchors), Terms, training)
+
+    def newest_keys(self, keys: tf.Tensor, attributes: Attributes) -> tuple[Queue, tf.Tensor, tf.Tensor]:
+        """Return the keys of all replicas [2N], the index of each local sample [n] in the joint batch, and N."""
+        newest = Queue(*_gathered((keys, attributes)))
         samples = tf.shape(keys)[0] // 2
         return newest, self._first_sample(keys[:samples]) + tf.range(samples), tf.shape(newest.keys)[0] // 2
 
-    def against(self, queue: Queue, own: tf.Tensor, other: tf.Tensor) -> Callable[..., Terms]:
-        """The objective against the keys of a queue; see `ncl_tf.objective.losses.Contrast`."""
-        settings = self.neighborhood, self.alpha, self.temperature
-        return self.objective(queue.keys, queue.attributes, own, other, *settings)
-
     def follow(self) -> None:
-        """f_m <- rho f_m + (1 - rho) f_e, and likewise h_m; written so that equal weights stay equal to the last bit."""
+        """Update f_m <- rho f_m + (1 - rho) f_e, and likewise h_m, in a form that keeps equal weights equal to the last bit."""
         for trained, following in self._pairs:
             following.assign_add((1 - self.momentum) * (trained - following))
 
     def store(self, queue: Queue) -> None:
-        """Makes `queue` the queue."""
+        """Replace the queue."""
         self.queue_keys.assign(queue.keys)
         for name, value in zip(Attributes._fields, queue.attributes, strict=True):
             getattr(self, f"queue_{name}").assign(value)
 
     def _first_sample(self, local: tf.Tensor) -> int | tf.Tensor:
-        """Index, in the global batch, of this replica's first sample."""
+        """Return the index of this replica's first sample in the joint batch."""
         context = tf.distribute.get_replica_context()
         return 0 if context.num_replicas_in_sync == 1 else context.replica_id_in_sync_group * tf.shape(local)[0]
 
 
 def _gathered(both_views: tuple[tf.Tensor, Attributes]) -> tuple[tf.Tensor, Attributes]:
-    """Both views' keys and attributes [2n, ...] of every replica, as one device with the joint batch would order them."""
+    """Gather both views' keys and attributes [2n, ...] of all replicas in the order of one device with the joint batch."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return both_views
@@ -253,8 +249,3 @@ def _gathered(both_views: tuple[tf.Tensor, Attributes]) -> tuple[tf.Tensor, Attr
         return tf.reshape(context.all_gather(by_view, axis=1), tf.concat([[-1], tf.shape(value)[1:]], axis=0))
 
     return gather(keys), Attributes(*(gather(value) for value in attributes))
-
-
-def _check(name: str, value: float, holds: bool, allowed: str) -> None:
-    if not holds:
-        raise InputError(f"{name} is {value}; allowed: {allowed}")

@@ -1,4 +1,4 @@
-"""Decoder of the auto-encoders: the encoder's mirror image, from a representation back to a window."""
+"""Decoder of the auto-encoders: the mirror image of the encoder, from a representation back to a window."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ class TransposedConvolution(keras.layers.Conv1DTranspose):
         super().__init__(filters, kernel_size, dilation_rate=dilation, name=name)
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Adds up the taps, each shifted to the steps that it writes."""
+        """Add up the taps, each shifted to the steps that it writes."""
         dilation = self.dilation_rate[0]
         reach = (self.kernel_size[0] - 1) * dilation
         taps = [
@@ -31,10 +31,10 @@ class TransposedConvolution(keras.layers.Conv1DTranspose):
 
 
 class Decoder(keras.Model):
-    """From a representation to static values and a sequence.
+    """Network from a representation to static values and a sequence.
 
     Dense -> static values, and a sequence of one step -> as many blocks as the encoder has, dilations in reverse order, of
-    two (transposed convolution -> LayerNormalization -> ReLU) -> the last `hours` steps.
+    two (transposed convolution -> LayerNormalization -> ReLU) -> the last `hours` steps. The last convolution is the output.
 
     The last steps are kept, as the last one is the window's last hour: with the paper's settings, the encoder's causal
     convolutions bring 63 steps down to the last one, and of these the 48 hours of a window are the last.
@@ -43,8 +43,6 @@ class Decoder(keras.Model):
         static_columns, dynamic_columns: of a window, to be reconstructed.
         hours: of the sequence.
         filters, kernel_size, dilations: of the mirrored encoder; its `dilations` in their own order.
-        linear_output: the last convolution is the output; else, as in the authors' code, LayerNormalization and ReLU follow
-            it, which cannot give the negative half of standardised values.
         name: first part of the variables' paths.
     """
 
@@ -56,16 +54,14 @@ class Decoder(keras.Model):
         filters: int = 64,
         kernel_size: int = 2,
         dilations: Sequence[int] = (1, 2, 4, 8, 16),
-        linear_output: bool = True,
         name: str = "decoder",
     ) -> None:
         super().__init__(name=name)
-        self.linear_output = linear_output
         steps = 1 + 2 * (kernel_size - 1) * sum(dilations)
         if not 1 <= hours <= steps:
             raise InputError(
-                f"{name}: hours is {hours}; allowed: 1 to {steps}, as far as kernel_size {kernel_size} and dilations "
-                f"{tuple(dilations)} reach"
+                f"{name}: hours must be 1 to {steps}, as far as kernel_size {kernel_size} and dilations {tuple(dilations)} "
+                f"reach, got {hours}"
             )
         self.static_columns, self.dynamic_columns, self.hours = static_columns, dynamic_columns, hours
         self.expand = keras.layers.Dense(static_columns + filters, name="expand")
@@ -80,22 +76,21 @@ class Decoder(keras.Model):
             for block, layer in layers
         ]
         self.norms = [
-            keras.layers.LayerNormalization(name=f"block_{block}_norm_{layer}")
-            for block, layer in (layers[:-1] if linear_output else layers)
+            keras.layers.LayerNormalization(name=f"block_{block}_norm_{layer}") for block, layer in layers[:-1]
         ]
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights for representations of shape [batch, size]; batch may be None."""
+        """Create the weights for representations of shape [batch, size]; batch may be None."""
         self.expand.build(input_shape)
         channels = self.expand.units - self.static_columns
         for convolution in self.convolutions:
             convolution.build((None, None, channels))
             channels = convolution.filters
-        for convolution, norm in zip(self.convolutions, self.norms, strict=False):  # a linear output has none
+        for convolution, norm in zip(self.convolutions, self.norms, strict=False):  # the last has none
             norm.build((None, None, convolution.filters))
 
     def call(self, representations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Reconstructs static values and sequence: [B, size] -> [B, static_columns], [B, hours, dynamic_columns]."""
+        """Reconstruct static values and sequence: [B, size] -> [B, static_columns], [B, hours, dynamic_columns]."""
         expanded = self.expand(representations)
         static, sequence = expanded[:, : self.static_columns], expanded[:, None, self.static_columns :]
         for index, convolution in enumerate(self.convolutions):
@@ -106,15 +101,14 @@ class Decoder(keras.Model):
         return static, sequence
 
 
-def mirror(encoder: Encoder, columns: int, linear_output: bool = True) -> Decoder:
-    """The decoder with the encoder's history, filters, kernel and blocks, for windows of that many columns."""
+def mirror(encoder: Encoder, columns: int, kind: type[Decoder] = Decoder) -> Decoder:
+    """Make a decoder with the encoder's history, filters, kernel and blocks, for windows of that many columns."""
     tcn = encoder.tcn
-    return Decoder(
+    return kind(
         encoder.static_columns,
         columns - encoder.static_columns,
         encoder.history,
         filters=tcn.nb_filters,
         kernel_size=tcn.kernel_size,
         dilations=tuple(tcn.dilations) * tcn.nb_stacks,
-        linear_output=linear_output,
     )

@@ -1,21 +1,21 @@
-"""Encoder and projector: f_e and h_e of the paper, and by a second copy f_m and h_m."""
+"""Encoder and projector: f_e and h_e of the paper, and as second copies f_m and h_m."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import keras
 import tensorflow as tf
 from tcn import TCN
 
-from ncl_tf.data.augmentations import Draws, StaticDropout
 from ncl_tf.data.windows import every_window
 from ncl_tf.errors import InputError
-from ncl_tf.networks.fast.encoder import last_step, supports
-from ncl_tf.networks.fast.pieces import map_in_pieces
-from ncl_tf.networks.fast.stays import last_steps
+
+Samples = TypeVar("Samples")  # tensors [B, ...], one or nested
+Means = TypeVar("Means", bound=tuple)  # a named tuple of scalars, means over the samples; the first one is the loss
 
 
 def l2_normalize(vectors: tf.Tensor) -> tf.Tensor:
-    """Divides by the Euclidean norm: [..., D] -> [..., D] unit vectors; zero stays zero, with finite gradients."""
+    """Divide by the Euclidean norm: [..., D] -> [..., D] unit vectors; zero stays zero, with finite gradients."""
     return tf.math.l2_normalize(vectors, axis=-1, epsilon=1e-12)
 
 
@@ -34,10 +34,6 @@ class Encoder(keras.Model):
         dilations: one residual block of two convolutions each.
         stacks: how often the blocks are repeated.
         normalize: whether representations lie on the unit sphere; the auto-encoders' do not.
-        static_dropout: rate of dropout on the static values in training (authors' code; in the paper it is an
-            augmentation). Needs `draws` when called.
-        fast: compute only those of the TCN's outputs that the last hour depends on, a piece of the batch at a time; same
-            weights, same result.
         name: first part of the variables' paths.
     """
 
@@ -51,19 +47,17 @@ class Encoder(keras.Model):
         dilations: Sequence[int] = (1, 2, 4, 8, 16),
         stacks: int = 1,
         normalize: bool = True,
-        static_dropout: float = 0.0,
-        fast: bool = True,
         name: str = "encoder",
     ) -> None:
         super().__init__(name=name)
         if not static_columns >= 0:
-            raise InputError(f"Encoder: static_columns is {static_columns}; allowed: 0 or more")
+            raise InputError(f"Encoder: static_columns must be 0 or more, got {static_columns}")
         sizes = {"size": size, "filters": filters, "kernel_size": kernel_size, "stacks": stacks}
         for what, value in sizes.items():
             if not value >= 1:
-                raise InputError(f"Encoder: {what} is {value}; allowed: 1 or more")
+                raise InputError(f"Encoder: {what} must be 1 or more, got {value}")
         if not dilations or not all(isinstance(dilation, int) and dilation >= 1 for dilation in dilations):
-            raise InputError(f"Encoder: dilations is {dilations}; allowed: one or more whole numbers, 1 or more")
+            raise InputError(f"Encoder: dilations must be one or more whole numbers of 1 or more, got {dilations}")
         if not history >= 2:
             raise InputError(f"Encoder: history must be 2 hours or more, got {history}")
         reach = 1 + 2 * (kernel_size - 1) * sum(dilations) * stacks
@@ -75,8 +69,6 @@ class Encoder(keras.Model):
             )
         self.static_columns, self.history = static_columns, history
         self.normalize = normalize
-        self.fast = fast
-        self.static_dropout = StaticDropout(static_dropout, name="static_dropout")
         self.tcn = TCN(
             nb_filters=filters,
             kernel_size=kernel_size,
@@ -94,29 +86,22 @@ class Encoder(keras.Model):
         self.norm = keras.layers.LayerNormalization(name="norm")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights for windows of shape [batch, hours, columns]; batch and hours may be None."""
+        """Create the weights for windows of shape [batch, hours, columns]; batch and hours may be None."""
         batch, hours, columns = input_shape
         if not columns > self.static_columns:
-            raise InputError(f"{self.name}: windows have {columns} columns; allowed: more than {self.static_columns}")
+            raise InputError(f"{self.name}: windows must have more than {self.static_columns} columns, got {columns}")
         self.tcn.build((batch, hours, columns - self.static_columns))
         _number_norms_within_blocks(self.tcn)
         self.merge.build((batch, self.tcn.nb_filters + self.static_columns))
         self.norm.build((batch, self.merge.units))
 
-    def call(self, windows: tf.Tensor, training: bool = False, draws: Draws | None = None) -> tf.Tensor:
-        """Represents the last hour of each window: [B, T, C] -> [B, size]."""
-        if training and self.static_dropout.rate:
-            if draws is None:
-                raise InputError(f"{self.name}: draws is None; static_dropout in training needs Draws")
-            static = self.static_dropout(windows[:, -1:, : self.static_columns], draws=draws)
-            return self._represent(self._last_step(windows), static[:, 0])
-        return map_in_pieces(self._last_hour, windows) if self.fast else self._last_hour(windows)
-
-    def _last_hour(self, windows: tf.Tensor) -> tf.Tensor:
-        return self._represent(self._last_step(windows), windows[:, -1, : self.static_columns])
+    def call(self, windows: tf.Tensor) -> tf.Tensor:
+        """Represent the last hour of each window: [B, T, C] -> [B, size]."""
+        state = self._last_step(windows[:, :, self.static_columns :])
+        return self._represent(state, windows[:, -1, : self.static_columns])
 
     def sequence(self, windows: tf.Tensor) -> tf.Tensor:
-        """Represents every hour as if it were the last: [B, T, C] -> [B, T, size].
+        """Represent every hour as if it were the last: [B, T, C] -> [B, T, size].
 
         The static values are those of the window's last hour throughout.
         """
@@ -125,27 +110,43 @@ class Encoder(keras.Model):
         return self._represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
 
     def stays(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
-        """Represents every hour of whole stays by the window that ends with it.
+        """Represent every hour of whole stays by the window that ends with it.
 
         Args:
             rows: [N, C], the prepared hours of any number of stays, stay after stay.
             hour: [N] int32, hours since the stay's first row.
 
         Returns:
-            [N, size], what `call` gives for the windows; fast, hours that windows have in common are computed once.
+            [N, size], the output of `call` for the windows.
         """
-        if not (self.fast and supports(self.tcn)):
-            return self(every_window(rows, hour, self.history))
-        static, dynamic = rows[:, : self.static_columns], rows[:, self.static_columns :]
-        return self._represent(last_steps(self.tcn, dynamic, hour, self.history), static)
+        return self(every_window(rows, hour, self.history))
 
-    def _last_step(self, windows: tf.Tensor) -> tf.Tensor:
-        """The TCN's output at the last hour: [B, T, C] -> [B, filters]."""
-        dynamic = windows[:, :, self.static_columns :]
-        return last_step(self.tcn, dynamic) if self.fast else self.tcn(dynamic)[:, -1]
+    def means(
+        self,
+        function: Callable[[Samples], Means],
+        samples: Samples,
+        variables: Sequence[tf.Variable],
+        kind: type[Means],
+    ) -> Means:
+        """Return `function(samples)`, where a function of this encoder's representations is averaged over the samples.
+
+        An encoder that is evaluated on parts of a batch averages over these parts.
+
+        Args:
+            function: tensors [b, ...] -> means over b samples, for any b; the first one is the loss.
+            samples: nested tensors [B, ...].
+            variables: with respect to which the loss will be differentiated; none: without gradients.
+            kind: the named tuple that the function returns.
+        """
+        del variables, kind  # needed in parts only
+        return function(samples)
+
+    def _last_step(self, dynamic: tf.Tensor) -> tf.Tensor:
+        """Return the TCN's output at the last hour: [B, T, channels] -> [B, filters]."""
+        return self.tcn(dynamic)[:, -1]
 
     def _represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:
-        """Merges the TCN's state with the static values: [..., filters], [..., static] -> [..., size]."""
+        """Merge the TCN's state with the static values: [..., filters], [..., static] -> [..., size]."""
         merged = self.norm(self.merge(tf.concat([state, static], axis=-1)))
         return l2_normalize(merged) if self.normalize else merged
 
@@ -165,18 +166,18 @@ class Projector(keras.Model):
         self.projection = keras.layers.Dense(size, name="projection")
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Creates the weights for representations of shape [batch, size]; batch may be None."""
+        """Create the weights for representations of shape [batch, size]; batch may be None."""
         self.hidden.build(input_shape)
         self.norm.build((input_shape[0], self.hidden.units))
         self.projection.build((input_shape[0], self.hidden.units))
 
     def call(self, representations: tf.Tensor) -> tf.Tensor:
-        """Projects representations: [B, D] -> [B, size]."""
+        """Project representations: [B, D] -> [B, size]."""
         return l2_normalize(self.projection(tf.nn.relu(self.norm(self.hidden(representations)))))
 
 
 def _number_norms_within_blocks(tcn: TCN) -> None:
-    """Gives the TCN's normalisation weights paths that are the same whenever and wherever the TCN is built.
+    """Give the TCN's normalization weights paths that are the same whenever and wherever the TCN is built.
 
     keras-tcn leaves its LayerNormalization layers unnamed, so Keras numbers them through the whole process
     ("layer_normalization_7"), and names of optimizer slots and checkpoints would depend on what was built before.

@@ -1,8 +1,9 @@
-"""The neighbourhood contrastive objective (section 3 of the paper), in its readable form.
+"""The neighborhood contrastive objective (section 3 of the paper) in its readable form.
 
-Every faster form is tested equal to this one.
+The fast form, `ncl_tf.objective.fast.losses`, is tested to be equal to this one.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -12,13 +13,13 @@ from ncl_tf.objective.neighborhoods import Attributes, Neighborhood
 
 
 class Terms(NamedTuple):
-    """The objective and what it is made of: scalars, means over the anchors.
+    """The objective and its parts, each a scalar: the mean over the anchors.
 
     Attributes:
         loss: L_NCL = alpha L_NA + (1 - alpha) L_ND.
         alignment: L_NA.
         discrimination: L_ND.
-        accuracy: fraction of anchors whose best-scoring key is their own other view, and no other key as well.
+        accuracy: fraction of anchors that score their own other view higher than every other key.
     """
 
     loss: tf.Tensor
@@ -27,120 +28,107 @@ class Terms(NamedTuple):
     accuracy: tf.Tensor
 
 
-def membership(
-    neighborhood: Neighborhood,
-    anchors: Attributes,
-    keys: Attributes,
-    own: tf.Tensor,
-    other: tf.Tensor,
-    dtype: tf.DType = tf.float32,
-) -> tf.Tensor:
-    """How much key k belongs to N(i): m_ik, [A, K] in [0, 1].
+class Anchors(NamedTuple):
+    """What the objective knows of A anchors beside their projections.
 
-    Whatever the neighbourhood says, an anchor's own projection and the start-up entries of the queue are never in N(i),
-    and its own other view always is.
-
-    Args:
-        neighborhood: n(x_i, x_k).
-        anchors: attributes of the anchors, [A].
-        keys: attributes of the keys, [K].
-        own: [A] int32, the key that is the anchor's own momentum projection; -1: none is.
-        other: [A] int32, the key that is the momentum projection of the anchor's other view.
-        dtype: of the result.
+    Attributes:
+        attributes: of the anchors, [A].
+        own: [A] int32, index of the anchor's own momentum projection, which is not a key of that anchor; -1 if the keys
+            do not contain it.
+        other: [A] int32, index of the key that is the momentum projection of the anchor's other view: the positive.
     """
-    members = tf.cast(neighborhood(anchors, keys), dtype)
-    size = tf.size(keys.stay)
-    never = (keys.stay < 0)[None, :] | _is_key(own, size)
-    members = tf.where(never, tf.zeros((), dtype), members)
-    return tf.where(_is_key(other, size), tf.ones((), dtype), members)
+
+    attributes: Attributes
+    own: tf.Tensor
+    other: tf.Tensor
 
 
-def neighborhood_contrastive_loss(
-    projections: tf.Tensor,
-    attributes: Attributes,
-    keys: tf.Tensor,
-    key_attributes: Attributes,
-    own: tf.Tensor,
-    other: tf.Tensor,
-    neighborhood: Neighborhood,
-    alpha: float,
-    temperature: float,
-) -> Terms:
+@dataclass(frozen=True)
+class Objective:
     """L_NCL = alpha L_NA + (1 - alpha) L_ND, averaged over the anchors.
 
-    With scores s_ik = p_i . q_k / tau and memberships m_ik, for anchor i, whose other view is v(i):
+    With scores s_ik = p_i . q_k / tau and memberships m_ik = n(x_i, x_k), for anchor i, whose other view is v(i):
 
         L_NA(i) = log sum_{k != i} exp(s_ik)  -  sum_k m_ik s_ik / sum_k m_ik
         L_ND(i) = log sum_k m_ik exp(s_ik)    -  s_i,v(i)
 
-    For memberships of 0 and 1 these are the paper's sums over N(i).
+    For memberships of 0 and 1 these are the paper's sums over the neighborhood N(i).
 
-    Args:
-        projections: p of the anchors, [A, D] unit vectors.
-        attributes: of the anchors, [A].
-        keys: q, [K, D] unit vectors; no gradient flows into them.
-        key_attributes: of the keys, [K]. Start-up entries (stay -1) are negatives like any other key.
-        own: [A] int32, index of the anchor's own momentum projection, which is no key of that anchor; -1: the keys
-            hold none.
-        other: [A] int32, index of the momentum projection of the anchor's other view: the positive.
+    Attributes:
         neighborhood: n(x_i, x_k).
         alpha: weight of the alignment, in [0, 1].
         temperature: tau > 0.
     """
-    check_settings(alpha, temperature)
-    members = membership(neighborhood, attributes, key_attributes, own, other, projections.dtype)
-    scores = tf.matmul(projections, tf.stop_gradient(keys), transpose_b=True) / temperature
-    scores_without_own = tf.where(_is_key(own, tf.shape(keys)[0]), _minus_infinity(scores), scores)
 
-    alignment = tf.reduce_mean(_neighbors_alignment(scores, scores_without_own, members))
-    discrimination = tf.reduce_mean(_neighbors_discrimination(scores, members, other))
-    rivals = tf.where(_is_key(other, tf.shape(keys)[0]), _minus_infinity(scores), scores_without_own)
-    correct = tf.gather(scores, other, batch_dims=1) > tf.reduce_max(rivals, axis=1)
-    return Terms(
-        loss=alpha * alignment + (1 - alpha) * discrimination,
-        alignment=alignment,
-        discrimination=discrimination,
-        accuracy=tf.reduce_mean(tf.cast(correct, scores.dtype)),
-    )
-
-
-class Contrast(NamedTuple):
-    """L_NCL against given keys, for all anchors together or for some of them at a time.
-
-    Attributes:
-        keys, key_attributes: [K, D] and [K]; see `neighborhood_contrastive_loss`, as for the rest.
-        own, other: [A] of all anchors; slice them like the anchors.
-    """
-
-    keys: tf.Tensor
-    key_attributes: Attributes
-    own: tf.Tensor
-    other: tf.Tensor
     neighborhood: Neighborhood
     alpha: float
     temperature: float
 
-    def __call__(self, projections: tf.Tensor, attributes: Attributes, own: tf.Tensor, other: tf.Tensor) -> Terms:
-        """The objective of some anchors."""
-        return neighborhood_contrastive_loss(
-            projections,
-            attributes,
-            self.keys,
-            self.key_attributes,
-            own,
-            other,
-            self.neighborhood,
-            self.alpha,
-            self.temperature,
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise InputError(f"alpha must be 0 to 1, got {self.alpha}")
+        if not self.temperature > 0:
+            raise InputError(f"temperature must be above 0, got {self.temperature}")
+
+    def against(self, keys: tf.Tensor, key_attributes: Attributes, anchors: Anchors) -> "Contrast":
+        """Prepare the objective of the anchors against these keys.
+
+        Args:
+            keys: q, [K, D] unit vectors; no gradient flows into them.
+            key_attributes: of the keys, [K]. Start-up entries of the queue (stay -1) are negatives like any other key.
+            anchors: all anchors.
+        """
+        return Contrast(self, tf.stop_gradient(keys), key_attributes, anchors)
+
+
+class Contrast(NamedTuple):
+    """The objective against given keys, for any part of its anchors.
+
+    Attributes:
+        objective: L_NCL.
+        keys: q, [K, D].
+        key_attributes: of the keys, [K].
+        anchors: all anchors; slice them like their projections.
+    """
+
+    objective: Objective
+    keys: tf.Tensor
+    key_attributes: Attributes
+    anchors: Anchors
+
+    def __call__(self, projections: tf.Tensor, anchors: Anchors) -> Terms:
+        """Evaluate the objective for some of the anchors, whose projections p [A, D] are unit vectors."""
+        alpha, temperature = self.objective.alpha, self.objective.temperature
+        members = membership(self.objective.neighborhood, anchors, self.key_attributes, projections.dtype)
+        scores = tf.matmul(projections, self.keys, transpose_b=True) / temperature
+        is_own, is_other = (_is_key(index, tf.shape(self.keys)[0]) for index in (anchors.own, anchors.other))
+        scores_without_own = tf.where(is_own, _minus_infinity(scores), scores)
+
+        alignment = tf.reduce_mean(_neighbors_alignment(scores, scores_without_own, members))
+        discrimination = tf.reduce_mean(_neighbors_discrimination(scores, members, anchors.other))
+        rivals = tf.where(is_other, _minus_infinity(scores), scores_without_own)
+        correct = tf.gather(scores, anchors.other, batch_dims=1) > tf.reduce_max(rivals, axis=1)
+        return Terms(
+            loss=alpha * alignment + (1 - alpha) * discrimination,
+            alignment=alignment,
+            discrimination=discrimination,
+            accuracy=tf.reduce_mean(tf.cast(correct, scores.dtype)),
         )
 
 
-def check_settings(alpha: float, temperature: float) -> None:
-    """Refuses settings for which the objective is not defined."""
-    if not 0 <= alpha <= 1:
-        raise InputError(f"alpha must be 0 to 1, got {alpha}")
-    if not temperature > 0:
-        raise InputError(f"temperature must be above 0, got {temperature}")
+def membership(
+    neighborhood: Neighborhood, anchors: Anchors, keys: Attributes, dtype: tf.DType = tf.float32
+) -> tf.Tensor:
+    """Return how much key k belongs to N(i): m_ik, [A, K] in [0, 1].
+
+    Whatever the neighborhood returns, an anchor's own projection and the start-up entries of the queue are never in
+    N(i), and its own other view always is.
+    """
+    members = tf.cast(neighborhood(anchors.attributes, keys), dtype)
+    size = tf.size(keys.stay)
+    never = (keys.stay < 0)[None, :] | _is_key(anchors.own, size)
+    members = tf.where(never, tf.zeros((), dtype), members)
+    return tf.where(_is_key(anchors.other, size), tf.ones((), dtype), members)
 
 
 def _neighbors_alignment(scores: tf.Tensor, scores_without_own: tf.Tensor, members: tf.Tensor) -> tf.Tensor:
@@ -156,9 +144,10 @@ def _neighbors_discrimination(scores: tf.Tensor, members: tf.Tensor, other: tf.T
 
 
 def _is_key(index: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Which of `size` keys `index` [A] means, [A, size] bool; none for -1."""
+    """Mark the key at each index [A] among `size` keys, [A, size] bool; none for -1."""
     return index[:, None] == tf.range(size, dtype=index.dtype)[None, :]
 
 
 def _minus_infinity(like: tf.Tensor) -> tf.Tensor:
+    """Return minus infinity as a scalar of the same type."""
     return tf.constant(float("-inf"), like.dtype)

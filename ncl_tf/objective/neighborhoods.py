@@ -1,6 +1,6 @@
-"""Neighbourhood functions n(x_i, x_k): which samples should lie close to each other.
+"""Neighborhood functions n(x_i, x_k): which samples should lie close to each other.
 
-A neighbourhood is any callable `(anchors: Attributes [N], keys: Attributes [K]) -> membership [N, K]`, where membership
+A neighborhood is any callable `(anchors: Attributes [N], keys: Attributes [K]) -> membership [N, K]`, where membership
 is bool or a float in [0, 1]. It looks only at attributes and need not care about an anchor's own views or the start-up
 entries of the queue: the objective takes care of both (`ncl_tf.objective.losses.membership`). Your own is a few lines:
 
@@ -19,7 +19,7 @@ from ncl_tf.errors import InputError
 
 
 class Attributes(NamedTuple):
-    """What neighbourhoods know of each of N samples.
+    """What neighborhoods know of each of N samples.
 
     Attributes:
         stay: [N] int32, the stay's number; -1: a start-up entry of the queue, nobody's.
@@ -71,7 +71,7 @@ class SameStayWithin:
 
 @dataclass(frozen=True)
 class SameLabel:
-    """n_Y: the same label. Unlabelled samples have no neighbours."""
+    """n_Y: the same label. Unlabelled samples have no neighbors."""
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         return (anchors.label[:, None] == keys.label[None, :]) & (anchors.label[:, None] >= 0)
@@ -97,11 +97,11 @@ class DecayingWithin:
 
 
 class _Combination:
-    """Several neighbourhoods made one."""
+    """Several neighborhoods made one."""
 
     def __init__(self, *neighborhoods: Neighborhood) -> None:
         if not neighborhoods:
-            raise InputError(f"{type(self).__name__}: no neighbourhood given; allowed: one or more")
+            raise InputError(f"{type(self).__name__}: no neighborhood given; allowed: one or more")
         self.neighborhoods = neighborhoods
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class Union(_Combination):
 
 
 def check(neighborhood: Neighborhood) -> None:
-    """Refuses what is no neighbourhood, such as a class of which no instance was made."""
+    """Refuses what is no neighborhood, such as a class of which no instance was made."""
     anchors, keys = (Attributes(*[tf.zeros(samples, tf.int32)] * 3) for samples in (2, 3))
     try:
         shape = list(tf.shape(neighborhood(anchors, keys)).numpy())

@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 # Bindings, macros and configurables that were renamed: old name -> new name.
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"encoder.static_dropout": "momentum_contrast.static_dropout"}
 # Bindings that earlier versions did not have, with the value that they amounted to. Where such a binding refers to a macro
 # and an old configuration sets the binding itself, its value becomes the macro's.
 ADDED = {"history": "48", "encoder.history": "%history"}

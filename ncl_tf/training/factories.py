@@ -15,15 +15,17 @@ import keras
 from ncl_tf.data import augmentations
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
-from ncl_tf.methods.authors import OtherViewKeys, starting_independently
+from ncl_tf.methods.authors import AllSamplesAutoencoder, RectifiedDecoder, momentum_contrast_class
 from ncl_tf.methods.autoencoder import Autoencoder
-from ncl_tf.methods.momentum import MomentumContrast, Objective
+from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.methods.supervised import Classifier
-from ncl_tf.networks.decoder import mirror
+from ncl_tf.networks.decoder import Decoder, mirror
 from ncl_tf.networks.encoder import Encoder, Projector
+from ncl_tf.networks.fast.encoder import FastEncoder
 from ncl_tf.networks.heads import make_head
-from ncl_tf.objective import losses, neighborhoods
-from ncl_tf.objective.fast import losses as fast_losses
+from ncl_tf.objective import neighborhoods
+from ncl_tf.objective.fast.losses import FastObjective
+from ncl_tf.objective.losses import Objective
 from ncl_tf.objective.neighborhoods import Neighborhood, compares_labels
 from ncl_tf.training.plans import EarlyStopping
 from ncl_tf.training.protocol import Protocol, labelled_training, limited_batch
@@ -87,23 +89,11 @@ def encoder(
     kernel_size: int = 2,
     dilations: Sequence[int] = (1, 2, 4, 8, 16),
     stacks: int = 1,
-    static_dropout: float = 0.0,
     normalize: bool = True,
 ) -> Encoder:
-    """The paper's encoder; see `ncl_tf.networks.encoder.Encoder`."""
-    return Encoder(
-        static_columns,
-        history,
-        size,
-        filters,
-        kernel_size,
-        dilations,
-        stacks,
-        normalize,
-        static_dropout=static_dropout,
-        fast=fast,
-        name=name,
-    )
+    """Make the paper's encoder; see `ncl_tf.networks.encoder.Encoder`."""
+    kind, _ = fast_or_readable(fast)
+    return kind(static_columns, history, size, filters, kernel_size, dilations, stacks, normalize, name=name)
 
 
 @gin.configurable
@@ -123,7 +113,10 @@ def augmentation(
     for layer in layers:
         if layer not in known:
             raise InputError(f"augmentation.layers names {layer!r}; allowed: {', '.join(known)}")
-    return augmentations.Augmentation(static_columns, [known[layer]() for layer in layers], augment_static)
+    if augment_static not in ("dropout", "channels"):
+        raise InputError(f"augmentation.augment_static must be 'dropout' or 'channels', got {augment_static!r}")
+    apart = static_columns if augment_static == "dropout" else 0
+    return augmentations.Augmentation(apart, [known[layer]() for layer in layers])
 
 
 @gin.configurable
@@ -141,32 +134,30 @@ def momentum_contrast(
     freeze_projector: bool = False,
     authors_keys: bool = False,
     independent_start: bool = False,
+    static_dropout: float = 0.0,
 ) -> MomentumContrast:
-    """Any of the paper's contrastive methods; see `ncl_tf.methods.momentum`, for the last two `ncl_tf.methods.authors`."""
+    """Make any of the paper's contrastive methods; see `ncl_tf.methods.momentum`, for the last three `ncl_tf.methods.authors`."""
     neighborhoods.check(neighborhood)
     if task is None and compares_labels(neighborhood):
         tasks = ", ".join(repr(declared.name) for declared in cohort.tasks)
         raise InputError(f"{neighborhood} compares labels, and task is None; allowed: a task of the cohort, {tasks}")
     keras.utils.set_random_seed(seed)
     static = cohort.static_columns
-    method = OtherViewKeys if authors_keys else MomentumContrast
-    if independent_start:
-        method = starting_independently(method)
+    _, objective = fast_or_readable(fast)
+    method = momentum_contrast_class(authors_keys, independent_start, bool(static_dropout))
     return method(
         encoder(static, "encoder", fast),
         Projector(name="projector"),
         encoder(static, "momentum_encoder", fast),
         Projector(name="momentum_projector"),
         augmentation(static),
-        fast_or_readable(fast),
-        neighborhood,
-        alpha,
-        temperature,
+        objective(neighborhood, alpha, temperature),
         momentum,
         queue_size,
         None if task is None else cohort.task(task)[0],
         seed,
         freeze_projector,
+        **({"static_dropout": static_dropout} if static_dropout else {}),
     )
 
 
@@ -182,9 +173,10 @@ def autoencoder(
 ) -> Autoencoder:
     """Seq2Seq-AE and Seq2Seq-AE-forecast; see `ncl_tf.methods.autoencoder.Autoencoder`."""
     keras.utils.set_random_seed(seed)
-    represent = encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0, normalize=False)
-    decoder = mirror(represent, len(cohort.columns), linear_output)
-    return Autoencoder(represent, decoder, forecast, all_samples, seed)
+    represent = encoder(cohort.static_columns, "encoder", fast, normalize=False)
+    decoder = mirror(represent, len(cohort.columns), Decoder if linear_output else RectifiedDecoder)
+    method = AllSamplesAutoencoder if all_samples else Autoencoder
+    return method(represent, decoder, forecast, seed)
 
 
 @gin.configurable
@@ -208,7 +200,7 @@ def end_to_end(
     position, declared = cohort.task(task)
     rows, weights = labelled_training(cohort, task, constants, labels, label_seed)
     return Classifier(
-        encoder(cohort.static_columns, "encoder", fast, static_dropout=0.0),
+        encoder(cohort.static_columns, "encoder", fast),
         make_head(head, declared.classes),
         position,
         weights,
@@ -235,6 +227,6 @@ def protocol(
     return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs, max_minutes)
 
 
-def fast_or_readable(use_fast: bool) -> Objective:
-    """The objective in its exact fast form or in its readable one."""
-    return fast_losses.Contrast if use_fast else losses.Contrast
+def fast_or_readable(fast: bool) -> tuple[type[Encoder], type[Objective]]:
+    """Choose encoder and objective in their exact fast forms or in their readable ones."""
+    return (FastEncoder, FastObjective) if fast else (Encoder, Objective)

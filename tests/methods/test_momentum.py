@@ -43,7 +43,7 @@ def make_model(build: bool = True, initial: int = 3, **settings) -> MomentumCont
 
 
 def make_batches(steps: int, seed: int = 0, samples: int = SAMPLES) -> list[dict[str, np.ndarray]]:
-    """Few stays, hours and labels, so that neighbours are common; one label in three is missing."""
+    """Few stays, hours and labels, so that neighbors are common; one label in three is missing."""
     random = np.random.default_rng(seed)
     return [
         {
@@ -207,7 +207,7 @@ def test_gradient_of_the_trained_networks_is_the_objectives_and_momentum_network
         keys = model.momentum_projector(model.momentum_encoder(views))
         projections = model.projector(model.encoder(views))
         terms, _ = model.contrast(views, anchors, keys)
-        # All real keys are neighbours. L_NA and L_ND once more, from scores with the own projection (paper) or its
+        # All real keys are neighbors. L_NA and L_ND once more, from scores with the own projection (paper) or its
         # view's half (authors) taken out.
         scores = projections @ tf.transpose(tf.stop_gradient(tf.concat([keys, model.queue_keys], axis=0))) / TAU
         real, width = 2 * SAMPLES, 2 * SAMPLES + QUEUE

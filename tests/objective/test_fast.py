@@ -2,19 +2,19 @@
 
 from typing import NamedTuple
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from ncl_tf.errors import InputError
-from ncl_tf.objective import losses
-from ncl_tf.objective.fast import losses as objective
+from ncl_tf.objective.fast import losses as fast_losses
+from ncl_tf.objective.fast.losses import FastObjective
+from ncl_tf.objective.losses import Anchors, Objective, Terms
 from ncl_tf.objective.neighborhoods import Attributes, DecayingWithin, Intersection, SameLabel, SameStayWithin, Union
 
 
 def same_parity(anchors: Attributes, keys: Attributes) -> tf.Tensor:
-    """A user's own neighbourhood."""
+    """A user's own neighborhood."""
     return anchors.hour[:, None] % 2 == keys.hour[None, :] % 2
 
 
@@ -35,25 +35,29 @@ NEIGHBORHOODS = {
 
 
 class Problem(NamedTuple):
-    """Arguments of the objective."""
+    """Projections of anchors, and the arguments of `against`."""
 
     projections: tf.Tensor
-    attributes: Attributes
     keys: tf.Tensor
     key_attributes: Attributes
-    own: tf.Tensor
-    other: tf.Tensor
+    anchors: Anchors
 
 
 def make_problem(
-    seed: int = 0, samples: int = 12, keys: int = 150, size: int = 8, labels: int = 2, own: bool = True
+    seed: int = 0,
+    samples: int = 12,
+    keys: int = 150,
+    size: int = 8,
+    labels: int = 2,
+    own: bool = True,
+    views_together: bool = False,
 ) -> Problem:
-    """Both views of `samples` samples, somewhere among the keys; the first keys are start-up entries of the queue.
+    """Both views of `samples` samples, somewhere among the keys or together; the first keys are start-up entries.
 
     Start-up entries have hours and labels of real ones, which must not matter. A quarter of the hours is unlabelled.
     """
     random = np.random.default_rng(seed)
-    views = 20 + random.permutation(keys - 20)[: 2 * samples]
+    views = 20 + (np.arange(keys - 20) if views_together else random.permutation(keys - 20))[: 2 * samples]
     stay, hour = random.integers(0, 9, keys), random.integers(0, 40, keys)
     label = np.where(random.random(keys) < 0.25, -1, random.integers(0, labels, keys))
     stay[:20] = -1
@@ -63,12 +67,14 @@ def make_problem(
     other = np.roll(views, samples)
     projections = vectors[other] + random.uniform(0.2, 3.0, (2 * samples, 1)) * unit(random, 2 * samples, size)
     return Problem(
-        projections=tf.constant(projections / np.linalg.norm(projections, axis=1, keepdims=True), tf.float32),
-        attributes=Attributes(*(integers(attribute[views]) for attribute in (stay, hour, label))),
-        keys=tf.constant(vectors, tf.float32),
-        key_attributes=Attributes(*map(integers, (stay, hour, label))),
-        own=integers(views if own else np.full_like(views, -1)),
-        other=integers(other),
+        tf.constant(projections / np.linalg.norm(projections, axis=1, keepdims=True), tf.float32),
+        tf.constant(vectors, tf.float32),
+        Attributes(*map(integers, (stay, hour, label))),
+        Anchors(
+            Attributes(*(integers(attribute[views]) for attribute in (stay, hour, label))),
+            integers(views if own else np.full_like(views, -1)),
+            integers(other),
+        ),
     )
 
 
@@ -81,11 +87,16 @@ def integers(values: np.ndarray) -> tf.Tensor:
     return tf.constant(values, tf.int32)
 
 
-def terms_and_gradients(form, problem: Problem, neighborhood, temperature: float = 0.1, **settings):
+def terms_of(objective: Objective, problem: Problem) -> Terms:
+    contrast = objective.against(*problem[1:])
+    return contrast(problem.projections, contrast.anchors)
+
+
+def terms_and_gradients(form: type[Objective], problem: Problem, neighborhood, temperature: float = 0.1, **settings):
     """The objective's terms, and the gradients of its three losses."""
     with tf.GradientTape(persistent=True) as tape:
         tape.watch(problem.projections)
-        terms = form(*problem, neighborhood=neighborhood, alpha=0.4, temperature=temperature, **settings)
+        terms = terms_of(form(neighborhood, 0.4, temperature, **settings), problem)
     return terms, [tape.gradient(loss, problem.projections) for loss in terms[:3]]
 
 
@@ -94,22 +105,21 @@ def assert_close(fast, readable) -> None:
     np.testing.assert_allclose(terms[:3], expected[:3], rtol=1e-5, atol=1e-5)
     assert terms.accuracy == expected.accuracy
     for ours, theirs in zip(gradients, expected_gradients, strict=True):
-        # Where the other view is the only neighbour, the gradient of L_ND is zero, up to rounding.
+        # Where the other view is the only neighbor, the gradient of L_ND is zero, up to rounding.
         assert np.linalg.norm(ours - theirs) <= 1e-5 * np.linalg.norm(theirs) + 1e-6
 
 
 def assert_same(problem: Problem, neighborhood, temperature: float = 0.1, chunk: int = 16) -> None:
-    fast, readable = objective.neighborhood_contrastive_loss, losses.neighborhood_contrastive_loss
     assert_close(
-        terms_and_gradients(fast, problem, neighborhood, temperature, chunk=chunk),
-        terms_and_gradients(readable, problem, neighborhood, temperature),
+        terms_and_gradients(FastObjective, problem, neighborhood, temperature, chunk=chunk),
+        terms_and_gradients(Objective, problem, neighborhood, temperature),
     )
 
 
 @pytest.fixture(autouse=True)
 def join(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has n_w joined, whether or not that is faster for so few keys."""
-    monkeypatch.setattr(objective, "KEYS_PER_JOINED", 0)
+    monkeypatch.setattr(fast_losses, "KEYS_PER_JOINED", 0)
 
 
 @pytest.mark.parametrize(("temperature", "own"), [(0.1, True), (0.05, False), (0.02, True)])
@@ -120,7 +130,7 @@ def test_equals_the_readable_form(name, temperature, own):
 
 @pytest.mark.parametrize("name", ["w=12", "w=inf", "intersection"])
 def test_stays_with_too_many_keys_to_join(name, monkeypatch):
-    monkeypatch.setattr(objective, "KEYS_PER_JOINED", 10**6)
+    monkeypatch.setattr(fast_losses, "KEYS_PER_JOINED", 10**6)
     assert_same(make_problem(), NEIGHBORHOODS[name])
 
 
@@ -137,10 +147,15 @@ def test_any_chunk(name, chunk):
     assert_same(make_problem(), NEIGHBORHOODS[name], chunk=chunk)
 
 
+@pytest.mark.parametrize("name", ["w=12", "label", "union"])
+def test_a_last_chunk_with_padding_and_without_views(name):
+    assert_same(make_problem(views_together=True), NEIGHBORHOODS[name], chunk=16)  # 150 keys: 6 in the last chunk
+
+
 @pytest.mark.parametrize("name", ["w=12", "label", "weighted"])
 def test_no_underflow_when_the_positive_is_the_farthest_key(name):
     problem = make_problem()
-    opposite = problem._replace(projections=-tf.gather(problem.keys, problem.other))
+    opposite = problem._replace(projections=-tf.gather(problem.keys, problem.anchors.other))
     assert_same(opposite, NEIGHBORHOODS[name], temperature=0.005)
 
 
@@ -151,9 +166,9 @@ def test_compiled(name, jit_compile):
 
     @tf.function(jit_compile=jit_compile)
     def compiled(problem: Problem):
-        return terms_and_gradients(objective.neighborhood_contrastive_loss, problem, neighborhood, chunk=16)
+        return terms_and_gradients(FastObjective, problem, neighborhood, chunk=16)
 
-    assert_close(compiled(problem), terms_and_gradients(losses.neighborhood_contrastive_loss, problem, neighborhood))
+    assert_close(compiled(problem), terms_and_gradients(Objective, problem, neighborhood))
 
 
 @pytest.mark.parametrize("name", ["w=12", "label", "union"])
@@ -163,20 +178,19 @@ def test_unknown_numbers_of_anchors_and_keys(name):
 
     problem, neighborhood = make_problem(), NEIGHBORHOODS[name]
     function = tf.function(
-        lambda problem: terms_and_gradients(objective.neighborhood_contrastive_loss, problem, neighborhood, chunk=16),
+        lambda problem: terms_and_gradients(FastObjective, problem, neighborhood, chunk=16),
         input_signature=[tf.nest.map_structure(unknown, problem)],
     )
-    readable = losses.neighborhood_contrastive_loss
     for keys in (150, 160):
         problem = make_problem(keys=keys)
-        assert_close(function(problem), terms_and_gradients(readable, problem, neighborhood))
+        assert_close(function(problem), terms_and_gradients(Objective, problem, neighborhood))
 
 
 @pytest.mark.parametrize("name", ["w=12", "label", "union"])
 def test_anchors_of_no_stay(name):
     problem = make_problem()
-    nowhere = problem.attributes._replace(stay=tf.fill([24], -1))
-    assert_same(problem._replace(attributes=nowhere), NEIGHBORHOODS[name])
+    nowhere = problem.anchors.attributes._replace(stay=tf.fill([24], -1))
+    assert_same(problem._replace(anchors=problem.anchors._replace(attributes=nowhere)), NEIGHBORHOODS[name])
 
 
 @pytest.mark.parametrize("name", ["w=12", "union"])
@@ -185,10 +199,10 @@ def test_a_tie_is_not_won(name, seed):
     # Coordinates of 0.5 and -0.5 leave 64 different keys, whose scores have no rounding errors.
     problem = make_problem(seed, samples=10, keys=60, size=6)
     keys = tf.sign(problem.keys) / 2
-    problem = problem._replace(keys=keys, projections=tf.gather(keys, problem.other))
-    terms = losses.neighborhood_contrastive_loss(*problem, NEIGHBORHOODS[name], alpha=0.4, temperature=0.125)
-    copies = (keys.numpy()[:, None] == keys.numpy()[problem.other.numpy()]).all(axis=2)  # [K, A]
-    copies[problem.own.numpy(), np.arange(20)] = False
+    problem = problem._replace(keys=keys, projections=tf.gather(keys, problem.anchors.other))
+    terms = terms_of(FastObjective(NEIGHBORHOODS[name], 0.4, 0.125, chunk=2), problem)
+    copies = (keys.numpy()[:, None] == keys.numpy()[problem.anchors.other.numpy()]).all(axis=2)  # [K, A]
+    copies[problem.anchors.own.numpy(), np.arange(20)] = False
     np.testing.assert_allclose(terms.accuracy, np.mean(copies.sum(axis=0) == 1))
     assert 0 < terms.accuracy < 1
     assert_same(problem, NEIGHBORHOODS[name], temperature=0.125, chunk=2)
@@ -211,15 +225,15 @@ def test_memory_grows_with_the_chunk_only(name):
         function = tf.function(lambda: terms_and_gradients(form, problem, NEIGHBORHOODS[name], **settings))
         return largest_tensor(function.get_concrete_function())
 
-    assert largest(losses.neighborhood_contrastive_loss) >= 80 * 2000
-    assert largest(objective.neighborhood_contrastive_loss, chunk=200) <= 80 * 200
+    assert largest(Objective) >= 80 * 2000
+    assert largest(FastObjective, chunk=200) <= 80 * 200
 
 
 def test_keys_carry_no_gradient():
     problem = make_problem()
     with tf.GradientTape() as tape:
         tape.watch(problem.keys)
-        terms = objective.neighborhood_contrastive_loss(*problem, neighborhood=SameLabel(), alpha=0.4, temperature=0.1)
+        terms = terms_of(FastObjective(SameLabel(), 0.4, 0.1), problem)
     assert tape.gradient(terms.loss, problem.keys) is None
 
 
@@ -237,29 +251,18 @@ def test_subclasses_mean_what_they_say(neighborhood):
 
 @pytest.mark.parametrize("bad", [{"alpha": -0.1}, {"alpha": 1.1}, {"temperature": 0.0}, {"chunk": 0}])
 def test_refuses_bad_settings(bad):
-    settings = {"alpha": 0.4, "temperature": 0.1} | bad
-    with pytest.raises(InputError, match=f"{next(iter(bad))} is .* allowed"):
-        objective.neighborhood_contrastive_loss(*make_problem(), neighborhood=SameLabel(), **settings)
+    (name, value), *_ = bad.items()
+    with pytest.raises(InputError, match=f"{name} .*{value}"):
+        FastObjective(SameLabel(), **({"alpha": 0.4, "temperature": 0.1} | bad))
 
 
 @pytest.mark.parametrize("name", ["w=12", "label", "intersection", "union", "own"])
-def test_anchors_projected_piece_by_piece(name):
-    problem = make_problem(samples=300, keys=700)  # 600 anchors: two whole pieces and a rest
-    matrix = keras.Variable(np.random.default_rng(5).normal(size=(8, 8)), dtype="float32")
-
-    def terms_and_gradient(form):
-        @tf.function(jit_compile=True)
-        def run():
-            with tf.GradientTape() as tape:
-                terms = form(
-                    *problem, NEIGHBORHOODS[name], 0.4, 0.1, lambda x: tf.math.l2_normalize(x @ matrix, 1), [matrix]
-                )
-            hits = tf.round(terms.accuracy * 600)  # a whole number, whatever the order of summation
-            return terms._replace(accuracy=hits), tape.gradient(terms.loss, [matrix])
-
-        return run()
-
-    assert_close(
-        terms_and_gradient(objective.neighborhood_contrastive_loss),
-        terms_and_gradient(losses.neighborhood_contrastive_loss),
-    )
+def test_some_of_the_anchors_at_a_time(name):
+    problem = make_problem(samples=300, keys=700)
+    contrast = FastObjective(NEIGHBORHOODS[name], 0.4, 0.1, chunk=64).against(*problem[1:])
+    for some in (slice(0, 256), slice(256, 512), slice(512, 600)):
+        piece = tf.nest.map_structure(lambda values, some=some: values[some], (problem.projections, problem.anchors))
+        of_piece = Problem(piece[0], problem.keys, problem.key_attributes, piece[1])
+        expected = terms_of(Objective(NEIGHBORHOODS[name], 0.4, 0.1), of_piece)
+        anchors = tf.nest.map_structure(lambda values, some=some: values[some], contrast.anchors)
+        np.testing.assert_allclose(contrast(piece[0], anchors), expected, rtol=1e-5, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from ncl_tf.errors import InputError
-from ncl_tf.objective.losses import membership, neighborhood_contrastive_loss
+from ncl_tf.objective.losses import Anchors, Objective, Terms, membership
 from ncl_tf.objective.neighborhoods import Attributes, DecayingWithin, Intersection, SameLabel, SameStayWithin, Union
 
 
@@ -58,10 +58,18 @@ def authors_case(seed: int, samples: int = 5, older: int = 12) -> Case:
     )
 
 
-def evaluate(case: Case, neighborhood, alpha: float = 0.3, temperature: float = 0.1, dtype=tf.float64):
-    arguments = case._replace(projections=tf.constant(case.projections, dtype), keys=tf.constant(case.keys, dtype))
-    own, other = tf.constant(case.own), tf.constant(case.other)
-    return neighborhood_contrastive_loss(*arguments[:4], own, other, neighborhood, alpha, temperature)
+def anchors_of(case: Case) -> Anchors:
+    return Anchors(case.attributes, tf.constant(case.own), tf.constant(case.other))
+
+
+def terms_of(case: Case, projections: tf.Tensor, keys: tf.Tensor, *settings) -> Terms:
+    contrast = Objective(*settings).against(keys, case.key_attributes, anchors_of(case))
+    return contrast(projections, contrast.anchors)
+
+
+def evaluate(case: Case, neighborhood, alpha: float = 0.3, temperature: float = 0.1, dtype=tf.float64) -> Terms:
+    projections, keys = tf.constant(case.projections, dtype), tf.constant(case.keys, dtype)
+    return terms_of(case, projections, keys, neighborhood, alpha, temperature)
 
 
 def loop(case: Case, weights: np.ndarray, alpha: float, temperature: float) -> np.ndarray:
@@ -108,17 +116,54 @@ def test_equals_loop(make_case, alpha, temperature, seed):
         np.testing.assert_allclose(terms, loop(case, weights, alpha, temperature), rtol=1e-6, atol=1e-6)
 
 
+def weights_by_hand(name: str, case: Case) -> np.ndarray:
+    """Memberships of the shipped neighborhoods, [A, K]."""
+    (stay, hour, label), (key_stay, key_hour, key_label) = (
+        [column.numpy() for column in attributes] for attributes in (case.attributes, case.key_attributes)
+    )
+    same_stay, apart = stay[:, None] == key_stay, np.abs(hour[:, None] - key_hour)
+    near, same_label = same_stay & (apart < 4), (label[:, None] == key_label) & (label[:, None] != -1)
+    return {
+        "n_w": near,
+        "infinite": same_stay,
+        "n_y": same_label,
+        "intersection": near & same_label,
+        "union": near | same_label,
+        "decaying": same_stay * 2.0 ** (-apart / 2),
+    }[name] * 1.0
+
+
 @pytest.mark.parametrize(
-    "neighborhood",
-    [SameStayWithin(4), SameStayWithin(None), SameLabel(), Intersection(SameStayWithin(4), SameLabel()),
-     Union(SameStayWithin(4), SameLabel()), DecayingWithin(2)],
-    ids=repr,
-)  # fmt: skip
+    "name, neighborhood",
+    {
+        "n_w": SameStayWithin(4),
+        "infinite": SameStayWithin(None),
+        "n_y": SameLabel(),
+        "intersection": Intersection(SameStayWithin(4), SameLabel()),
+        "union": Union(SameStayWithin(4), SameLabel()),
+        "decaying": DecayingWithin(2),
+    }.items(),
+)
 @pytest.mark.parametrize("seed", range(2))
-def test_shipped_neighborhoods_equal_loop(neighborhood, seed):
+def test_shipped_neighborhoods_equal_loop(name, neighborhood, seed):
     case = random_case(seed)
-    weights = tf.cast(neighborhood(case.attributes, case.key_attributes), tf.float64).numpy()
-    np.testing.assert_allclose(evaluate(case, neighborhood), loop(case, weights, 0.3, 0.1), rtol=1e-6, atol=1e-6)
+    expected = loop(case, weights_by_hand(name, case), 0.3, 0.1)
+    np.testing.assert_allclose(evaluate(case, neighborhood), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_numbers_by_hand():
+    """One sample and one older key in the plane: scores s = p . q / tau are 2 (other view), 0 and 1, at tau = 0.5."""
+    attributes = Attributes(*(tf.constant([value] * 2) for value in (7, 3, 0)))
+    keys = tf.constant([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 3**0.5 / 2]], tf.float64)  # own, other, two older
+    key_attributes = Attributes(*(tf.constant(column) for column in ([7, 7, 7, 8], [3, 3, 5, 3], [0, 0, 0, 0])))
+    case = Case(np.array([[1.0, 0.0]] * 2), attributes, keys, key_attributes, np.int32([0, 1]), np.int32([1, 0]))
+    terms = evaluate(
+        case, SameStayWithin(3), alpha=0.25, temperature=0.5
+    )  # the third key is a neighbor, the last is not
+    e = np.exp
+    alignment, discrimination = np.log(e(2) + e(0) + e(1)) - (2 + 0) / 2, np.log(e(2) + e(0)) - 2
+    expected = [0.25 * alignment + 0.75 * discrimination, alignment, discrimination, 1]
+    np.testing.assert_allclose(terms, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -169,22 +214,12 @@ def test_subject_aware_contrastive_loss_is_alpha_0_and_infinite_window():
     np.testing.assert_allclose(evaluate(case, SameStayWithin(None), alpha=0.0).loss, np.mean(losses), rtol=1e-9)
 
 
-def test_weights_of_0_and_1_equal_the_binary_neighborhood():
-    case = random_case(3)
-    binary = SameStayWithin(4)
-    weighted = evaluate(case, lambda *attributes: tf.cast(binary(*attributes), tf.float64))
-    np.testing.assert_array_equal(evaluate(case, binary), weighted)
-
-
 def gradient(case: Case, neighborhood, alpha=0.3, temperature=0.1, dtype=tf.float64) -> tuple[tf.Tensor, tf.Tensor]:
     """Of the loss with respect to projections and keys."""
     with tf.GradientTape() as tape:
         projections, keys = tf.constant(case.projections, dtype), tf.constant(case.keys, dtype)
         tape.watch([projections, keys])
-        own, other = tf.constant(case.own), tf.constant(case.other)
-        terms = neighborhood_contrastive_loss(
-            projections, case.attributes, keys, case.key_attributes, own, other, neighborhood, alpha, temperature
-        )
+        terms = terms_of(case, projections, keys, neighborhood, alpha, temperature)
     return tape.gradient(terms.loss, [projections, keys])
 
 
@@ -210,7 +245,7 @@ def test_gradient_equals_finite_differences(make_case, alpha):
 @pytest.mark.parametrize("seed", range(3))
 def test_keys_outside_the_neighborhood_leave_the_discrimination_untouched(seed):
     case = random_case(seed)
-    weights = random_weights(seed, case) * (np.arange(len(case.keys)) % 3 > 0)  # every third key: nobody's neighbour
+    weights = random_weights(seed, case) * (np.arange(len(case.keys)) % 3 > 0)  # every third key: in no neighborhood
     outsiders = np.setdiff1d(np.arange(0, len(case.keys), 3), case.other)
     keys = case.keys.copy()
     keys[outsiders] *= 50
@@ -229,12 +264,11 @@ def test_small_temperatures_are_stable_in_float32(temperature):
     weights = random_weights(5, case)
     actual = evaluate(case, lambda *_: tf.constant(weights), 0.3, temperature, tf.float32)
     scores = np.longdouble(case.projections @ case.keys.T) / temperature  # beyond the range of float64's exp
-    members = membership(
-        lambda *_: tf.constant(weights), case.attributes, case.key_attributes, case.own, case.other, tf.float64
-    )
+    members = np.where(case.key_attributes.stay.numpy() < 0, 0, weights)
+    members[np.arange(10), case.own], members[np.arange(10), case.other] = 0, 1
     everything = np.where(np.arange(len(case.keys)) == case.own[:, None], 0, np.exp(scores)).sum(1)
-    alignment = np.log(everything) - (members * scores).numpy().sum(1) / members.numpy().sum(1)
-    discrimination = np.log((members.numpy() * np.exp(scores)).sum(1)) - scores[np.arange(10), case.other]
+    alignment = np.log(everything) - (members * scores).sum(1) / members.sum(1)
+    discrimination = np.log((members * np.exp(scores)).sum(1)) - scores[np.arange(10), case.other]
     np.testing.assert_allclose(actual.alignment, np.float64(alignment.mean()), rtol=1e-5)
     np.testing.assert_allclose(actual.discrimination, np.float64(discrimination.mean()), rtol=1e-5)
     gradients = [gradient(case, lambda *_: tf.constant(weights), a, temperature, tf.float32)[0] for a in (0.0, 1.0)]
@@ -244,13 +278,8 @@ def test_small_temperatures_are_stable_in_float32(temperature):
 def test_own_projection_and_start_up_entries_are_never_members_and_the_other_view_always_is():
     case = random_case(6, samples=3, older=2, start_up=2)
     for value in (True, False):
-        members = membership(
-            lambda anchors, keys, value=value: tf.fill([6, 10], value),
-            case.attributes,
-            case.key_attributes,
-            tf.constant(case.own),
-            tf.constant(case.other),
-        )
+        everyone = tf.fill([6, 10], value)
+        members = membership(lambda *_, everyone=everyone: everyone, anchors_of(case), case.key_attributes)
         expected = np.full((6, 10), float(value))
         expected[:, 8:] = 0
         expected[np.arange(6), np.arange(6)] = 0
@@ -291,5 +320,6 @@ def test_own_projection_does_not_count_as_best():
 
 @pytest.mark.parametrize("bad", [{"alpha": -0.1}, {"alpha": 1.5}, {"temperature": 0.0}, {"temperature": -1.0}])
 def test_bad_arguments(bad):
-    with pytest.raises(InputError, match=str(*bad.values())):
-        evaluate(random_case(0), SameLabel(), **bad)
+    (name, value), *_ = bad.items()
+    with pytest.raises(InputError, match=rf"{name} .*{value}"):
+        Objective(SameLabel(), **({"alpha": 0.3, "temperature": 0.1} | bad))

@@ -1,4 +1,4 @@
-"""Neighbourhoods against loops over pairs of samples."""
+"""Neighborhoods against loops over pairs of samples."""
 
 import numpy as np
 import pytest
@@ -90,8 +90,8 @@ def test_repr_reads_like_its_construction():
         (lambda: SameStayWithin(-1), "-1"),
         (lambda: SameStayWithin(float("nan")), "nan"),
         (lambda: DecayingWithin(0), "0"),
-        (Intersection, "no neighbourhood"),
-        (Union, "no neighbourhood"),
+        (Intersection, "Intersection|Union"),
+        (Union, "Intersection|Union"),
     ],
 )
 def test_bad_arguments(build, value):

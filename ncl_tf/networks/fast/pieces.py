@@ -1,32 +1,30 @@
 """Functions of a batch, piece by piece: what they compute on the way stays in the processor's caches.
 
-The gradient of a mean over samples is the mean of the pieces' gradients. Each is taken right after the piece's forward pass,
-so that nothing is computed twice, nothing large is written to memory, and the memory needed does not grow with the batch.
+The gradient of a mean over samples is the mean of the pieces' gradients. Each is computed right after the piece's forward
+pass, so that nothing is computed twice, nothing large is written to memory, and the memory does not grow with the batch.
 """
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import tensorflow as tf
 
-SIZE_PER_THREAD = 128  # samples whose activations fit into the caches of a processor's core
+from ncl_tf.networks.encoder import Means, Samples
 
-Samples = TypeVar("Samples")  # tensors [B, ...], one or nested
-Means = TypeVar("Means", bound=tuple)  # a named tuple of scalars
+SIZE_PER_THREAD = 128  # samples whose activations fit into the caches of a processor's core
 
 
 def default_size() -> int:
-    """Samples in a piece: threads share each operation on it, and every one has a core with caches of its own."""
-    told = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
-    if told.isdigit() and int(told):
-        return int(told) * SIZE_PER_THREAD
+    """Return the samples in a piece: threads share each operation on it, and each has a core with its own caches."""
+    threads = os.environ.get("TF_NUM_INTRAOP_THREADS", "")
+    if threads.isdigit() and int(threads):
+        return int(threads) * SIZE_PER_THREAD
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return cores * SIZE_PER_THREAD
 
 
 def map_in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, size: int | None = None) -> tf.Tensor:
-    """`function(inputs)`, for a function that treats the samples of a batch independently of each other.
+    """Return `function(inputs)` of a function that treats the samples of a batch independently of each other.
 
     Args:
         function: [b, ...] -> [b, D], for any number b of samples; may use variables.
@@ -53,15 +51,15 @@ def means_in_pieces(
     kind: type[Means],
     size: int | None = None,
 ) -> Means:
-    """`function(samples)`, for a function whose outputs are means over the samples.
+    """Return `function(samples)` of a function whose outputs are means over the samples.
 
     Only the first output, the loss, has a gradient, and only with respect to the variables.
 
     Args:
         function: tensors [b, ...] -> a named tuple of scalars, for any number b of samples.
         samples: nested tensors [B, ...]. Where B is unknown or at most `size`, the function is simply called.
-        variables: with respect to which the loss will be derived.
-        kind: of named tuple.
+        variables: with respect to which the loss will be differentiated.
+        kind: the named tuple that the function returns.
         size: samples in a piece; None: `default_size`.
     """
     flat = tf.nest.flatten(samples)
@@ -73,11 +71,12 @@ def means_in_pieces(
         piece = tf.nest.pack_sequence_as(samples, [_slice(values, start, length) for values in flat])
         with tf.GradientTape() as tape:
             of_piece = function(piece)
-        derived = tape.gradient(of_piece[0], variables)
+        of_variables = tape.gradient(of_piece[0], variables)
         share = length / batch
         means = kind(*(total + share * value for total, value in zip(means, of_piece, strict=True)))
         return means, [
-            total if value is None else total + share * value for total, value in zip(gradients, derived, strict=True)
+            total if value is None else total + share * value
+            for total, value in zip(gradients, of_variables, strict=True)
         ]
 
     whole = batch // size * size
@@ -100,5 +99,5 @@ def means_in_pieces(
 
 
 def _slice(values: tf.Tensor, start: int | tf.Tensor, length: int) -> tf.Tensor:
-    """`values[start : start + length]`, of a shape that XLA knows."""
+    """Return `values[start : start + length]` with a shape that XLA knows."""
     return tf.slice(values, [start, *[0] * (values.shape.rank - 1)], [length, *values.shape[1:]])

@@ -3,7 +3,7 @@
 Windows of consecutive hours overlap. Far enough from a window's beginning, a layer's value depends on the hour alone, not on the
 window: it is *shared*, and computed once per hour. Nearer to the beginning than the layer's reach, causal padding shows, and the
 value belongs to the one window. With kernel size 2, dilations 1, 2, 4, 8, 16 and 48 hours, 22 outputs per window remain of the
-138 that `ncl_tf.networks.fast.encoder.last_step` computes.
+138 that `ncl_tf.networks.fast.last_step.last_step` computes.
 
 Hours before a stay began are zero in every window; their shared values are all the same and have index 0.
 """
@@ -20,7 +20,7 @@ def last_steps(tcn: TCN, rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.T
     """The layer's output at the last step of each hour's window, computed with the layer's own weights.
 
     Args:
-        tcn: the layer, built, of a kind that `ncl_tf.networks.fast.encoder.supports`, without skip connections.
+        tcn: the layer, built, of a kind that `ncl_tf.networks.fast.last_step.supports`, without skip connections.
         rows: [N, C], the hours of any number of stays, stay after stay.
         hour: [N] int32, hours since the stay's first row.
         history: hours of a window.

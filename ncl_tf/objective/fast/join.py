@@ -1,4 +1,4 @@
-"""Neighbours found by a join on the stay instead of comparing every anchor with every key."""
+"""Neighbors found by a join on the stay instead of comparing every anchor with every key."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ncl_tf.objective.neighborhoods import Attributes, Intersection, Neighborhoo
 
 
 class StayJoin(NamedTuple):
-    """A neighbourhood that a join can find: the same stay, at most `reach` hours apart, perhaps with the same label."""
+    """A neighborhood that a join can find: the same stay, at most `reach` hours apart, perhaps with the same label."""
 
     reach: int
     same_label: bool
 
     @classmethod
     def of(cls, neighborhood: Neighborhood) -> StayJoin | None:
-        """The join for n_w, or for an intersection of n_w and n_Y; None for any other neighbourhood.
+        """The join for n_w, or for an intersection of n_w and n_Y; None for any other neighborhood.
 
-        A subclass is another neighbourhood: who knows what it means.
+        A subclass is another neighborhood: who knows what it means.
         """
         parts = neighborhood.neighborhoods if type(neighborhood) is Intersection else (neighborhood,)
         windows = [part for part in parts if type(part) is SameStayWithin]
@@ -32,7 +32,7 @@ class StayJoin(NamedTuple):
         return cls(min(_reach(window) for window in windows), bool(labels))
 
     def ranges(self, anchors: Attributes, keys: Sorted) -> Ranges:
-        """Finds every anchor's neighbours among the sorted keys."""
+        """Finds every anchor's neighbors among the sorted keys."""
         hour = tf.cast(anchors.hour, tf.int64)
         earliest = _place(anchors.stay, tf.maximum(hour - self.reach, tf.int32.min))
         latest = _place(anchors.stay, tf.minimum(hour + self.reach, tf.int32.max))
@@ -45,7 +45,7 @@ class StayJoin(NamedTuple):
         anchors: Attributes,
         keys: Keys,
     ) -> Neighbors:
-        """All neighbours but the own other view: one key per anchor at a time, as often as the longest range asks.
+        """All neighbors but the own other view: one key per anchor at a time, as often as the longest range asks.
 
         Args:
             ranges: of `self.ranges`.
@@ -89,11 +89,11 @@ class Sorted(NamedTuple):
 
 
 class Ranges(NamedTuple):
-    """Where an anchor's neighbours are among the keys sorted by stay and hour.
+    """Where an anchor's neighbors are among the keys sorted by stay and hour.
 
     Attributes:
         order: [K] int32, the keys' indices, sorted.
-        first: [A] int32, the first neighbour's place in `order`.
+        first: [A] int32, the first neighbor's place in `order`.
         end: [A] int32, the place after the last one's.
     """
 

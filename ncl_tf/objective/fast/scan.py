@@ -84,9 +84,9 @@ class Scan(NamedTuple):
     Attributes:
         projections: p / tau, [A, D].
         anchors: attributes of the anchors, [A].
-        neighborhood: n(x_i, x_k); None: all neighbours are known before the pass.
-        shared: (anchors [A], keys [C]) -> whether every one of these keys has the same neighbours among the anchors,
-            and then which, [A] bool; None: nothing known. Where it is the case, sums over neighbours cost nothing.
+        neighborhood: n(x_i, x_k); None: all neighbors are known before the pass.
+        shared: (anchors [A], keys [C]) -> whether every one of these keys has the same neighbors among the anchors,
+            and then which, [A] bool; None: nothing known. Where it is the case, sums over neighbors cost nothing.
     """
 
     projections: tf.Tensor
@@ -95,7 +95,7 @@ class Scan(NamedTuple):
     shared: SharedMembership | None = None
 
     def __call__(self, keys: Keys, known: Neighbors, chunk: int) -> Found:
-        """Looks at all keys, `chunk` at a time, adding to neighbours already known (at least the other views)."""
+        """Looks at all keys, `chunk` at a time, adding to neighbors already known (at least the other views)."""
         size = keys.size
         chunk = min(chunk, size) if isinstance(size, int) else chunk
         padded = keys.padded(chunk)
@@ -126,7 +126,7 @@ class Scan(NamedTuple):
         )
 
     def _quickly(self, scores: tf.Tensor, keys: Keys, member: tf.Tensor | None, found: Found) -> Found:
-        """No views of anchors among the keys, and the keys are all neighbours of an anchor or none is."""
+        """No views of anchors among the keys, and the keys are all neighbors of an anchor or none is."""
         sums = Sums.of(scores, keys.vectors)
         neighbors = found.neighbors
         if member is not None:

@@ -59,7 +59,7 @@ class Sums(NamedTuple):
 
 
 class Neighbors(NamedTuple):
-    """What the objective needs of the neighbourhoods N(i).
+    """What the objective needs of the neighborhoods N(i).
 
     Attributes:
         sums: for L_ND.
@@ -73,18 +73,18 @@ class Neighbors(NamedTuple):
 
     @classmethod
     def of(cls, scores: tf.Tensor, keys: tf.Tensor, members: tf.Tensor) -> Neighbors:
-        """Neighbours among keys [C, D] with scores and memberships [A, C]."""
+        """Neighbors among keys [C, D] with scores and memberships [A, C]."""
         return cls(Sums.of(scores, keys, members), tf.reduce_sum(members, axis=1), members @ keys)
 
     @classmethod
     def one(cls, score: tf.Tensor, key: tf.Tensor, member: tf.Tensor) -> Neighbors:
-        """One key per anchor, [A, D], with score [A], and whether it is a neighbour, [A] bool."""
+        """One key per anchor, [A, D], with score [A], and whether it is a neighbor, [A] bool."""
         size = tf.cast(member, score.dtype)
         moment = size[:, None] * key
         return cls(Sums(tf.where(member, score, score.dtype.min), size, moment), size, moment)
 
     def __add__(self, others: Neighbors) -> Neighbors:
-        """Neighbours from two disjoint sets of keys."""
+        """Neighbors from two disjoint sets of keys."""
         return Neighbors(self.sums + others.sums, self.size + others.size, self.key_sum + others.key_sum)
 
     @property

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tcn import TCN
 
-from ncl_tf.networks.fast.encoder import last_step, supports
+from ncl_tf.networks.fast.last_step import last_step, supports
 
 DILATIONS = [(1, 2, 4, 8, 16), (1, 3, 5), (8, 1, 4), (7,)]
 LENGTHS = [1, 2, 5, 17, 48, 63, 64, 100]

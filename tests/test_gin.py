@@ -12,6 +12,13 @@ import pytest
 
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
+from ncl_tf.methods.authors import (
+    AllSamplesAutoencoder,
+    EncoderStaticDropout,
+    IndependentStart,
+    OtherViewKeys,
+    RectifiedDecoder,
+)
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWithin
 from ncl_tf.training import config, factories, plans, trainer
@@ -103,19 +110,18 @@ def test_there_is_a_file_for_every_row_and_no_other() -> None:
 def test_a_papers_file_builds_its_row(name: str, cohorts: dict[str, Cohort]) -> None:
     dataset, row = name.split("/")[0], PAPER[name]
     model, bound = build(f"paper/{name}.gin", cohort=cohorts[dataset])
-    assert (model.alpha, model.temperature, model.momentum) == (row.alpha, 0.1, RHO[dataset])
-    assert parts_of(model.neighborhood) == neighborhood_of(row)
+    assert (model.objective.alpha, model.objective.temperature, model.momentum) == (row.alpha, 0.1, RHO[dataset])
+    assert parts_of(model.objective.neighborhood) == neighborhood_of(row)
     tasks = {"physionet2019": ["sepsis"], "mimic3_benchmark": [task.name for task in cohorts[dataset].tasks]}[dataset]
     assert model.task == (None if row.task is None else tasks.index(row.task))
     assert model.freeze_projector == row.frozen
     assert (model.queue_size, bound["batch_size"], bound["steps"]) == (65536, 2048, 25000)
-    assert not (model.authors_keys or model.independent_start)
+    assert type(model) is MomentumContrast  # nothing of the authors' code
     for encoder in (model.encoder, model.momentum_encoder):
         assert (encoder.tcn.nb_filters, encoder.tcn.kernel_size, encoder.merge.units) == (64, 2, 64)
         assert tuple(encoder.tcn.dilations) == (1, 2, 4, 8, 16)
         assert encoder.static_columns == {"physionet2019": 5, "mimic3_benchmark": 1}[dataset]
-        assert encoder.static_dropout.rate == 0
-    assert model.augmentation.columns_apart == model.encoder.static_columns
+    assert model.augmentation.static_columns == model.encoder.static_columns
     assert [type(layer).__name__ for layer in model.augmentation.layers] == [
         "HistoryCutout",
         "HistoryCrop",
@@ -154,7 +160,7 @@ def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
     assert int(model.optimizer.iterations) == bound["steps"] == 2
     moved = [not np.array_equal(old, new) for old, new in zip(before, model.trainable_variables, strict=True)]
     assert np.mean(moved) > 0.9
-    enqueued = 2 * bound["batch_size"] * (1 if model.authors_keys else 2)
+    enqueued = 2 * bound["batch_size"] * (1 if isinstance(model, OtherViewKeys) else 2)
     assert np.sum(np.array(model.queue.attributes.stay) >= 0) == min(enqueued, model.queue_size)
 
 
@@ -172,7 +178,8 @@ def test_an_autoencoders_file_builds_and_trains_two_steps(name: str, cohorts: di
     logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
     assert np.isfinite(logs["loss"]).all()
     model, _ = build(f"paper/{name}.gin", "authors_code.gin", cohort=cohort)
-    assert (model.all_samples, model.decoder.linear_output, model.encoder.static_dropout.rate) == (True, False, 0)
+    assert isinstance(model, AllSamplesAutoencoder)
+    assert isinstance(model.decoder, RectifiedDecoder)
 
 
 @pytest.mark.parametrize("name", END_TO_END)
@@ -181,7 +188,7 @@ def test_an_end_to_end_file_builds_and_trains_two_steps(name: str, cohorts: dict
     cohort, task = cohorts[name.split("/")[0]], END_TO_END[name]
     model, bound = build(f"paper/{name}.gin", "authors_code.gin", cohort=cohort, head="linear", rate=1e-3)
     assert model.early_stopping.rate == 1e-3
-    assert (model.head.kind, model.encoder.static_dropout.rate) == ("linear", 0)
+    assert model.head.kind == "linear"
     model, bound = build(f"paper/{name}.gin", cohort=cohort, **{"encoder.filters": 8})
     assert model.early_stopping == plans.EarlyStopping(1e-5, 2048, patience=20, max_epochs=1000)
     assert (cohort.tasks[model.task].name, model.head.kind) == (task, "mlp")
@@ -206,18 +213,24 @@ def test_authors_code_flips_every_point(name: str, cohorts: dict[str, Cohort]) -
     joint = row.neighborhood == "both"
     switch = "authors_code_joint.gin" if joint else "authors_code.gin"
     model, bound = build(f"paper/{name}.gin", switch, cohort=cohorts[dataset])
-    assert model.authors_keys  # both the keys of an anchor and what is enqueued
-    assert parts_of(model.neighborhood) == neighborhood_of(row, inclusive=True)
-    assert model.independent_start
-    assert model.augmentation.columns_apart == 0  # noise and channel dropout on the static values, too
-    assert (model.encoder.static_dropout.rate, model.momentum_encoder.static_dropout.rate) == (0.5, 0.5)
+    assert isinstance(model, OtherViewKeys)  # both the keys of an anchor and what is enqueued
+    assert parts_of(model.objective.neighborhood) == neighborhood_of(row, inclusive=True)
+    assert isinstance(model, IndependentStart)
+    assert model.augmentation.static_columns == 0  # noise and channel dropout on the static values, too
+    assert isinstance(model, EncoderStaticDropout)
+    assert model.static_dropout.rate == 0.5
     assert not model.freeze_projector
     steps, warmup, batch_size = (50_001, 5_000, 1024) if joint else (25_001, 2_500, 2048)
     assert (bound["steps"], bound["batch_size"]) == (steps, batch_size)
     schedule = rates(bound)
     assert (schedule.warmup_steps, schedule.decay_steps) == (warmup, steps - warmup)
     # and nothing else
-    assert (model.alpha, model.temperature, model.momentum, model.queue_size) == (row.alpha, 0.1, RHO[dataset], 65536)
+    assert (model.objective.alpha, model.objective.temperature, model.momentum, model.queue_size) == (
+        row.alpha,
+        0.1,
+        RHO[dataset],
+        65536,
+    )
 
 
 def test_authors_code_trains_two_steps(cohorts: dict[str, Cohort]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from benchmarks import measure, models
+from benchmarks import data, heads, measure, models, serve
 
 
 def test_works_take_turns_in_processes_of_their_own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,10 +23,22 @@ def test_works_take_turns_in_processes_of_their_own(tmp_path: pathlib.Path, monk
     assert 0.15 < measured["large"].memory - measured["small"].memory < 0.3  # 199 MiB
 
 
-def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pathlib.Path(__file__).parent)
     with pytest.raises(RuntimeError, match=r"work.broken\(\) ended with exit code 3"):
         measure.in_own_processes("work.broken", {"": ()}, repeats=1)
+
+
+def test_bin_benchmark_finds_its_functions_and_their_work() -> None:
+    names = {
+        "data": data,
+        "evaluate": heads,
+        "serve": serve,
+        **dict.fromkeys(("encoder", "objective", "step", "embed"), models),
+    }
+    assert all(callable(getattr(module, name)) for name, module in names.items())
+    works = ("forward", "backward", "embedding", "value_and_gradient", "training_step")
+    assert all(callable(getattr(models, work)) for work in works)
 
 
 @pytest.mark.slow
@@ -47,7 +59,7 @@ def test_benchmarks_with_data_run_on_a_simulated_ward(name: str, tmp_path: pathl
     assert (tmp_path / f"benchmark_{name}.json").exists()
 
 
-def test_sources_that_are_not_there_are_told(tmp_path: pathlib.Path, run: Callable) -> None:
+def test_missing_sources_are_reported(tmp_path: pathlib.Path, run: Callable) -> None:
     done = run("bin/benchmark", "data", f"--source={tmp_path / 'typo.zip'}", f"--output={tmp_path}")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr

@@ -222,17 +222,17 @@ def test_crop_is_of_the_observed_history_even_if_a_cutout_hid_its_beginning(orde
 
 def test_static_columns_like_channels_as_the_authors_do():
     windows, _ = random_windows(1)
-    views = Augmentation(STATIC, augment_static="channels")(windows, draws=Draws(0, 0, 0)).numpy()
+    views = Augmentation(0)(windows, draws=Draws(0, 0, 0)).numpy()
     assert_rate(views[:, -1] == 0, 0.2)
     static, raw = views[:, -1, :STATIC], windows[:, -1, :STATIC]
     change = np.where(static == 0, 0, np.abs(static - raw))
     assert 0.19 < change.max() < 0.2 + 1e-6
 
 
-@pytest.mark.parametrize("augment_static", ["dropout", "channels"])
-def test_xla_makes_the_same_views(augment_static):
+@pytest.mark.parametrize("static_columns", [STATIC, 0])
+def test_xla_makes_the_same_views(static_columns):
     windows, _ = random_windows(2, samples=300)
-    augmentation = Augmentation(STATIC, augment_static=augment_static)
+    augmentation = Augmentation(static_columns)
 
     def view(windows, step):
         return augmentation(windows, draws=Draws(1, step, 0))
@@ -277,15 +277,14 @@ def test_a_layer_of_ones_own():
 @pytest.mark.parametrize(
     "build, message",
     [
-        (lambda: HistoryCutout(probability=1.2), "HistoryCutout: probability is 1.2"),
-        (lambda: HistoryCutout(hours=0), "HistoryCutout: hours is 0"),
-        (lambda: HistoryCrop(probability=-0.1), "HistoryCrop: probability is -0.1"),
-        (lambda: HistoryCrop(minimum=2), "HistoryCrop: minimum is 2"),
-        (lambda: GaussianNoise(std=-1), "GaussianNoise: std is -1"),
-        (lambda: ChannelDropout(rate=float("nan")), "ChannelDropout: rate is nan"),
-        (lambda: StaticDropout(rate=1.0), "StaticDropout: rate is 1.0"),
-        (lambda: Augmentation(-1), "Augmentation: static_columns is -1"),
-        (lambda: Augmentation(1, augment_static="noise"), "Augmentation: augment_static is 'noise'"),
+        (lambda: HistoryCutout(probability=1.2), "HistoryCutout: probability .*1.2"),
+        (lambda: HistoryCutout(hours=0), "HistoryCutout: hours .*0"),
+        (lambda: HistoryCrop(probability=-0.1), "HistoryCrop: probability .*-0.1"),
+        (lambda: HistoryCrop(minimum=2), "HistoryCrop: minimum .*2"),
+        (lambda: GaussianNoise(std=-1), "GaussianNoise: std .*-1"),
+        (lambda: ChannelDropout(rate=float("nan")), "ChannelDropout: rate .*nan"),
+        (lambda: StaticDropout(rate=1.0), "StaticDropout: rate .*1.0"),
+        (lambda: Augmentation(-1), "Augmentation: static_columns .*-1"),
     ],
 )
 def test_bad_arguments(build, message):

@@ -22,7 +22,7 @@ def cohort(ward_cohort):
 
 def new_encoder():
     keras.utils.set_random_seed(1)
-    encoder = Encoder(5, filters=8, dilations=(24,), fast=False)
+    encoder = Encoder(5, filters=8, dilations=(24,))
     encoder.build((None, 48, 40))
     return encoder
 

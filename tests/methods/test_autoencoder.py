@@ -12,20 +12,24 @@ from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
-from ncl_tf.methods.autoencoder import Autoencoder
+from ncl_tf.methods.authors import AllSamplesAutoencoder
+from ncl_tf.methods.autoencoder import Autoencoder, Reconstruction
 from ncl_tf.networks.decoder import Decoder, mirror
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.fast import pieces
+from ncl_tf.networks.fast.encoder import FastEncoder
 
 STATIC, COLUMNS, HOURS = 2, 6, 12
 FORECAST = pytest.mark.parametrize("forecast", [False, True], ids=["reconstruct", "forecast"])
 
 
-def make_model(forecast: bool, static: int = STATIC, build: bool = True, **settings) -> Autoencoder:
+def make_model(
+    forecast: bool, static: int = STATIC, build: bool = True, kind: type[Autoencoder] = Autoencoder
+) -> Autoencoder:
     keras.utils.set_random_seed(3)
     tcn = {"filters": 8, "kernel_size": 3, "dilations": (1, 2)}  # reaches 13 hours
-    encoder = Encoder(static, HOURS, size=8, normalize=False, **tcn)
-    model = Autoencoder(encoder, Decoder(static, COLUMNS - static, HOURS, **tcn), forecast, **settings)
+    encoder = FastEncoder(static, HOURS, size=8, normalize=False, **tcn)
+    model = kind(encoder, Decoder(static, COLUMNS - static, HOURS, **tcn), forecast)
     if build:
         model.build((None, model.window_hours, COLUMNS))
     return model
@@ -79,9 +83,9 @@ def test_pieces_of_a_batch_have_its_terms_and_gradients(forecast, monkeypatch):
     model = make_model(forecast)
     windows = tf.constant(random_windows(model, samples=11))
     found = []
-    for in_pieces in (False, True):
+    for evaluate in (model.errors, lambda windows: model.means(model.errors, windows, Reconstruction, training=True)):
         with tf.GradientTape() as tape:
-            terms = model.errors(windows, in_pieces=in_pieces)
+            terms = evaluate(windows)
         found.append([*terms, *tape.gradient(terms.loss, model.trainable_variables)])
     for whole, summed in zip(*found, strict=True):
         np.testing.assert_allclose(summed, whole, rtol=1e-4, atol=1e-6)
@@ -90,7 +94,7 @@ def test_pieces_of_a_batch_have_its_terms_and_gradients(forecast, monkeypatch):
 @FORECAST
 @pytest.mark.parametrize("hour", [0, 5, 11, 12, 20, 23, 30])
 def test_targets_are_the_right_hours(forecast, hour):
-    """A decoder that always says 7 for the sequence and 0 for static values tells its targets by its error."""
+    """The error of a decoder that always returns 7 for the sequence and 0 for static values shows its targets."""
     model = make_model(forecast)
     model.decoder.set_weights([np.zeros_like(weight) for weight in model.decoder.get_weights()])
     model.decoder.convolutions[-1].bias.assign(np.full(COLUMNS - STATIC, 7.0))
@@ -131,7 +135,7 @@ def test_every_weight_has_a_gradient(forecast):
 
 
 @pytest.mark.parametrize("lengths", [[10, 12, 13, 30, 1], [13], [5, 12]])
-def test_forecasts_are_learnt_where_the_first_half_has_an_observed_hour(lengths):
+def test_forecasts_are_learned_where_the_first_half_has_an_observed_hour(lengths):
     model, split = make_model(forecast=True), make_split(lengths)
     windows = Windows(split, model.window_hours).gather(tf.range(len(split.data)))["window"].numpy()
     observed = [row for row, window in enumerate(windows) if np.any(window[:HOURS] != 0)]
@@ -140,7 +144,7 @@ def test_forecasts_are_learnt_where_the_first_half_has_an_observed_hour(lengths)
 
 def test_other_methods_are_trained_on_all_rows():
     assert make_model(forecast=False).sample_rows(make_split([10, 30])) is None
-    assert make_model(forecast=True, all_samples=True).sample_rows(make_split([10, 30])) is None
+    assert make_model(forecast=True, kind=AllSamplesAutoencoder).sample_rows(make_split([10, 30])) is None
 
 
 @FORECAST
@@ -184,7 +188,7 @@ def test_only_training_changes_weights():
 
 
 def test_first_halves_before_the_stay_do_no_harm():
-    model = make_model(forecast=True, all_samples=True)
+    model = make_model(forecast=True, kind=AllSamplesAutoencoder)
     model.compile(keras.optimizers.SGD(0.05))
     windows = random_windows(model)
     windows[:, :HOURS] = 0
@@ -215,7 +219,7 @@ def larger_ward(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 def test_learns_on_a_simulated_ward(larger_ward, forecast):
     """The paper's layers, half as wide, for 280 small steps."""
     keras.utils.set_random_seed(0)
-    encoder = Encoder(larger_ward.static_columns, filters=32, normalize=False)
+    encoder = FastEncoder(larger_ward.static_columns, filters=32, normalize=False)
     model = Autoencoder(encoder, mirror(encoder, len(larger_ward.columns)), forecast)
     assert model.window_hours == (96 if forecast else 48)
     datasets = {}
@@ -239,13 +243,11 @@ def test_learns_on_a_simulated_ward(larger_ward, forecast):
 
 def test_bad_arguments():
     decoder = Decoder(STATIC, COLUMNS - STATIC)
-    with pytest.raises(InputError, match="static_dropout is 0.5; allowed: 0"):
-        Autoencoder(Encoder(STATIC, static_dropout=0.5), decoder)
-    with pytest.raises(InputError, match="encoder's 3 static columns and 48 hours, got 2 and 48"):
+    with pytest.raises(InputError, match="3 static columns and 48 hours.* 2 and 48$"):
         Autoencoder(Encoder(3), decoder)
-    with pytest.raises(InputError, match="encoder's 2 static columns and 24 hours, got 2 and 48"):
+    with pytest.raises(InputError, match="2 static columns and 24 hours.* 2 and 48$"):
         Autoencoder(Encoder(STATIC, 24), decoder)
-    with pytest.raises(InputError, match="windows have 48 hours and 6 columns; allowed: 96 and 6"):
+    with pytest.raises(InputError, match="96 hours and 6 columns.* 48 and 6$"):
         Autoencoder(Encoder(STATIC), decoder, forecast=True).build((None, 48, COLUMNS))
-    with pytest.raises(InputError, match="48 hours and 7 columns; allowed: 48 and 6"):
+    with pytest.raises(InputError, match="48 hours and 6 columns.* 48 and 7$"):
         Autoencoder(Encoder(STATIC), decoder).build((None, 48, COLUMNS + 1))

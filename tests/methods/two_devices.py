@@ -30,7 +30,7 @@ np.testing.assert_allclose(scores[1], scores[0], rtol=1e-5)
 with strategy.scope():
     with_xla = compiled(make_model(), run_eagerly=False, jit_compile=True)
     not_built = compiled(make_model(build=False), run_eagerly=False, jit_compile=False)
-for model, message in ((with_xla, "jit_compile is True on 2 replicas"), (not_built, "call build")):
+for model, message in ((with_xla, "jit_compile .* 2 replicas"), (not_built, "call build")):
     with pytest.raises(InputError, match=message):
         model.fit(dataset, verbose=0, shuffle=False)
 print("two devices equal one")

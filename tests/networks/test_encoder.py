@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.data.augmentations import Draws, StaticDropout
 from ncl_tf.errors import InputError
 from ncl_tf.networks.encoder import Encoder, Projector, l2_normalize
+from ncl_tf.networks.fast.encoder import FastEncoder
 
 STATIC, COLUMNS = 2, 7
 
@@ -18,8 +18,8 @@ def randomize(model: keras.Model, seed: int) -> None:
     model.set_weights([w + random.normal(0, 0.1, w.shape) for w in model.get_weights()])
 
 
-def build_encoder(seed: int = 0, hours: int = 48, **kwargs) -> Encoder:
-    encoder = Encoder(STATIC, **kwargs)
+def build_encoder(seed: int = 0, hours: int = 48, kind: type[Encoder] = Encoder, **kwargs) -> Encoder:
+    encoder = kind(STATIC, **kwargs)
     encoder.build((None, hours, COLUMNS))
     randomize(encoder, seed)
     return encoder
@@ -66,13 +66,14 @@ def slow_representations(encoder: Encoder, window: np.ndarray, dilations, stacks
     return merged / np.linalg.norm(merged, axis=1, keepdims=True)
 
 
+@pytest.mark.parametrize("kind", [Encoder, FastEncoder])
 @pytest.mark.parametrize(
     "settings",
     [{}, {"history": 33, "kernel_size": 3, "dilations": (1, 3), "stacks": 2, "filters": 5, "size": 6}],
     ids=["paper", "others"],
 )  # the others' filters equal the dynamic channels: no matching convolution
-def test_equals_slow_network(settings):
-    encoder = build_encoder(1, **settings)
+def test_equals_slow_network(settings, kind):
+    encoder = build_encoder(1, kind=kind, **settings)
     windows = random_windows(1)
     dilations, stacks = settings.get("dilations", (1, 2, 4, 8, 16)), settings.get("stacks", 1)
     expected = np.stack([slow_representations(encoder, window, dilations, stacks) for window in windows])
@@ -80,8 +81,9 @@ def test_equals_slow_network(settings):
     np.testing.assert_allclose(encoder.sequence(windows), expected, atol=1e-5)
 
 
-def test_xla_equals_eager():
-    encoder, windows = build_encoder(2), random_windows(2)
+@pytest.mark.parametrize("kind", [Encoder, FastEncoder])
+def test_xla_equals_eager(kind):
+    encoder, windows = build_encoder(2, kind=kind), random_windows(2)
     compiled = tf.function(encoder, jit_compile=True)
     np.testing.assert_allclose(compiled(windows), encoder(windows), atol=1e-5)
 
@@ -115,7 +117,7 @@ def test_without_normalization_only_the_length_differs():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_receptive_field_is_63_hours(seed):
-    encoder = build_encoder(seed, hours=100)
+    encoder = build_encoder(seed, hours=100, kind=(Encoder, FastEncoder)[seed])
     windows = random_windows(seed, hours=100)
     reference = encoder(windows).numpy()
     for back, matters in ((64, False), (63, True), (1, True)):
@@ -147,20 +149,6 @@ def test_static_values_are_those_of_the_last_hour():
     np.testing.assert_array_equal(encoder(changed), encoder(windows))
     changed[:, -1, :STATIC] += 1
     assert np.all(np.abs(encoder(changed) - encoder(windows)).max(axis=1) > 1e-3)
-
-
-def test_static_dropout_inside_the_encoder():
-    encoder, windows = build_encoder(7, static_dropout=0.5), random_windows(7, samples=20)
-    plain = build_encoder(7)
-    plain.set_weights(encoder.get_weights())
-    draws = Draws(1, 2, 0)
-    dropped = windows.copy()
-    dropped[:, :, :STATIC] = StaticDropout(0.5)(windows[:, :, :STATIC], draws=draws)
-    np.testing.assert_array_equal(encoder(windows, training=True, draws=draws), plain(dropped))
-    np.testing.assert_array_equal(encoder(windows, draws=draws), plain(windows))
-    assert np.any(encoder(windows, training=True, draws=Draws(1, 2, 1)) != plain(dropped))
-    with pytest.raises(InputError, match="draws is None"):
-        encoder(windows, training=True)
 
 
 def paths(prefix: str) -> list[str]:
@@ -211,14 +199,17 @@ def test_l2_normalize_is_safe_at_zero():
     assert np.all(np.isfinite(tape.gradient(normalized, vectors)))
 
 
-def test_bad_arguments():
-    with pytest.raises(InputError, match="static_columns is -1"):
-        Encoder(-1)
-    with pytest.raises(InputError, match=r"dilations \(1, 2, 4, 8, 16\).*reach 63 hours, while history is 64"):
-        Encoder(1, history=64)
-    with pytest.raises(InputError, match="history must be 2 hours or more, got 1"):
-        Encoder(1, history=1)
-    with pytest.raises(InputError, match="rate is 1.5"):
-        Encoder(1, static_dropout=1.5)
-    with pytest.raises(InputError, match="windows have 5 columns; allowed: more than 5"):
-        Encoder(5).build((None, 48, 5))
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"static_columns": -1}, "static_columns .*-1"),
+        ({"filters": 0}, "filters .*0"),
+        ({"dilations": (1, 0)}, r"dilations .*\(1, 0\)"),
+        ({"history": 64}, r"dilations \(1, 2, 4, 8, 16\).*reach 63 .*64"),
+        ({"history": 1}, "history .*1"),
+        ({"static_columns": 5}, "more than 5 columns.* 5"),
+    ],
+)
+def test_bad_arguments(settings, message):
+    with pytest.raises(InputError, match=message):
+        Encoder(**({"static_columns": 1} | settings)).build((None, 48, 5))

@@ -1,4 +1,4 @@
-"""Layer normalisation by products, against the Keras layer whose weights it uses."""
+"""Layer normalization by products, against the Keras layer whose weights it uses."""
 
 import keras
 import numpy as np

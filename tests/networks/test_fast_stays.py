@@ -7,13 +7,14 @@ from tcn import TCN
 
 from ncl_tf.data.windows import every_window
 from ncl_tf.networks.encoder import Encoder
+from ncl_tf.networks.fast.encoder import FastEncoder
 from ncl_tf.networks.fast.stays import last_steps
 
 LENGTHS = [1, 3, 30, 2, 75]  # of stays: shorter and longer than windows
 HOUR = np.concatenate([np.arange(length) for length in LENGTHS]).astype(np.int32)
 
 
-def randomise(layer, seed: int) -> None:
+def randomize(layer, seed: int) -> None:
     """All weights random: biases too, since padding must stay zero behind them."""
     random = np.random.default_rng(seed)
     layer.set_weights([random.normal(0, 1 / max(1, w.ndim - 1), w.shape) for w in layer.get_weights()])
@@ -49,7 +50,7 @@ def test_equals_the_layer_on_windows(kernel_size, dilations, stacks, history):
         return_sequences=True,
     )
     tcn.build((None, history, 3))
-    randomise(tcn, seed=kernel_size)
+    randomize(tcn, seed=kernel_size)
     rows = np.random.default_rng(1).normal(size=(len(HOUR), 3)).astype(np.float32)
     expected = tcn(windows_by_hand(rows, history))[:, -1].numpy()
     assert np.abs(expected).max() > 0.1
@@ -57,11 +58,11 @@ def test_equals_the_layer_on_windows(kernel_size, dilations, stacks, history):
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("fast", [True, False])
-def test_encoder_of_stays_equals_encoder_of_windows(fast):
-    encoder = Encoder(2, size=8, filters=6, fast=fast)
+@pytest.mark.parametrize("kind", [Encoder, FastEncoder])
+def test_encoder_of_stays_equals_encoder_of_windows(kind):
+    encoder = kind(2, size=8, filters=6)
     encoder.build((None, 48, 5))
-    randomise(encoder, seed=3)
+    randomize(encoder, seed=3)
     rows = np.random.default_rng(2).normal(size=(len(HOUR), 5)).astype(np.float32)
     windows = windows_by_hand(rows, 48)
     np.testing.assert_array_equal(every_window(rows, HOUR, 48), windows)

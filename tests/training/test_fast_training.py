@@ -8,7 +8,7 @@ from ncl_tf.data import Cohort
 from ncl_tf.data.augmentations import Augmentation
 from ncl_tf.data.windows import Windows
 from ncl_tf.methods.momentum import MomentumContrast
-from ncl_tf.networks.encoder import Encoder, Projector
+from ncl_tf.networks.encoder import Projector
 from ncl_tf.networks.fast import pieces
 from ncl_tf.objective.fast import losses as objective
 from ncl_tf.objective.neighborhoods import SameLabel, SameStayWithin
@@ -30,21 +30,16 @@ class Losses(keras.callbacks.Callback):
 
 def losses(cohort: Cohort, neighborhood, fast: bool, jit_compile: bool) -> np.ndarray:
     keras.utils.set_random_seed(3)
+    encoder, form = factories.fast_or_readable(fast)
     networks = [
-        (
-            Encoder(5, filters=16, dilations=(1, 24), fast=fast, name=f"{prefix}encoder"),
-            Projector(name=f"{prefix}projector"),
-        )
+        (encoder(5, filters=16, dilations=(1, 24), name=f"{prefix}encoder"), Projector(name=f"{prefix}projector"))
         for prefix in ("", "momentum_")
     ]
     model = MomentumContrast(
         *networks[0],
         *networks[1],
         Augmentation(5),
-        factories.fast_or_readable(fast),
-        neighborhood,
-        alpha=0.4,
-        temperature=0.1,
+        form(neighborhood, alpha=0.4, temperature=0.1),
         momentum=0.9,
         queue_size=512,
         task=0,

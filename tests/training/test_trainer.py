@@ -243,7 +243,7 @@ def test_another_configuration_or_cohort_is_refused(
         ("train.highest_rate", 0, "lowest_rate is 1e-05 and highest_rate 0; allowed: "),
         ("augmentation.layers", ["cut"], "augmentation.layers names 'cut'; allowed: cutout, crop, "),
         ("augmentation.layers", None, "augmentation.layers is None; allowed: a list"),
-        ("encoder.static_dropout", 1.0, "StaticDropout: rate is 1.0; allowed: 0 <= rate < 1"),
+        ("momentum_contrast.static_dropout", 1.0, "StaticDropout: rate must be 0 or more and below 1, got 1.0"),
         ("encoder.filters", 0, "Encoder: filters is 0; allowed: 1 or more"),
         ("encoder.kernel_size", 0, "Encoder: kernel_size is 0; allowed: 1 or more"),
         ("encoder.size", 0, "Encoder: size is 0; allowed: 1 or more"),

@@ -98,7 +98,7 @@ class Encoder(keras.Model):
     def call(self, windows: tf.Tensor) -> tf.Tensor:
         """Represent the last hour of each window: [B, T, C] -> [B, size]."""
         state = self._last_step(windows[:, :, self.static_columns :])
-        return self._represent(state, windows[:, -1, : self.static_columns])
+        return self.represent(state, windows[:, -1, : self.static_columns])
 
     def sequence(self, windows: tf.Tensor) -> tf.Tensor:
         """Represent every hour as if it were the last: [B, T, C] -> [B, T, size].
@@ -107,7 +107,7 @@ class Encoder(keras.Model):
         """
         steps = self.tcn(windows[:, :, self.static_columns :])
         static = windows[:, -1:, : self.static_columns]
-        return self._represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
+        return self.represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
 
     def stays(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
         """Represent every hour of whole stays by the window that ends with it.
@@ -145,7 +145,7 @@ class Encoder(keras.Model):
         """Return the TCN's output at the last hour: [B, T, channels] -> [B, filters]."""
         return self.tcn(dynamic)[:, -1]
 
-    def _represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:
+    def represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:
         """Merge the TCN's state with the static values: [..., filters], [..., static] -> [..., size]."""
         merged = self.norm(self.merge(tf.concat([state, static], axis=-1)))
         return l2_normalize(merged) if self.normalize else merged

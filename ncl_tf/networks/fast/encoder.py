@@ -22,7 +22,7 @@ class FastEncoder(Encoder):
         if not supports(self.tcn):
             return super().stays(rows, hour)
         static, dynamic = rows[:, : self.static_columns], rows[:, self.static_columns :]
-        return self._represent(last_steps(self.tcn, dynamic, hour, self.history), static)
+        return self.represent(last_steps(self.tcn, dynamic, hour, self.history), static)
 
     def means(
         self,

@@ -1,4 +1,4 @@
-"""Preparation of a cohort from its source files, and windows from the pipeline."""
+"""Speed of preparing a cohort from its source files, and of making windows."""
 
 import pathlib
 import subprocess
@@ -30,7 +30,7 @@ cli.run(lambda: (physionet2019.main(), print(peak_memory())))
 
 
 def data(sources: Sequence[str]) -> list[Row]:
-    """Source files -> cohort file -> windows; without sources, on a simulated ward."""
+    """Measure source files -> cohort file -> windows; without sources, on a simulated ward."""
     with tempfile.TemporaryDirectory() as folder:
         name, _, seconds, memory = prepare(sources, pathlib.Path(folder))
         cohort = Cohort(pathlib.Path(folder) / "cohort.h5")
@@ -42,7 +42,7 @@ def data(sources: Sequence[str]) -> list[Row]:
 
 
 def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], float, float]:
-    """Writes folder/cohort.h5 in a process of its own; returns what it is of, its sources, seconds and GiB."""
+    """Write folder/cohort.h5 in a process of its own; return its name, sources, seconds and GiB."""
     name, arguments = "PhysioNet 2019", []
     if not sources:
         name, sources, arguments = "simulated ward", [f"{folder}/ward"], ["--split=random"]
@@ -57,7 +57,7 @@ def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence
 
 
 def windows(split: SplitData) -> Row:
-    """Windows per second from the pipeline, and from a plain loop over numpy slices."""
+    """Measure windows per second from the pipeline, and from a plain loop over numpy slices."""
     pipeline = iter(Windows(split, HISTORY).training(BATCH, seed=1))
     rows = np.random.default_rng(1).integers(len(split.data), size=BATCH)
 

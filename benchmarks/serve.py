@@ -1,6 +1,6 @@
-"""Exported models at work: one more hour of one patient, a stay at a time, and `bin/predict` on a folder of files.
+"""Speed of exported models: one more hour of one patient, a stay at a time, and `bin/predict` on a folder of files.
 
-The classifier is untrained: its weights do not matter for the time that it takes.
+The classifier is untrained: its weights do not matter for the time it takes.
 """
 
 import json
@@ -24,7 +24,7 @@ STAYS = 500  # scored one at a time
 
 
 def serve(sources: Sequence[str]) -> list[Row]:
-    """Measures an untrained export on the test split: of PhysioNet 2019 where the official zips are given, else of a ward."""
+    """Measure an untrained export on the test split of PhysioNet 2019, if its zips are given, or of a simulated ward."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         name, stays = _prepare(sources, folder)
@@ -45,7 +45,7 @@ def serve(sources: Sequence[str]) -> list[Row]:
 
 
 def streaming(folder: str) -> Row:
-    """Milliseconds per hour when one patient is followed on one core."""
+    """Measure milliseconds per hour when one patient is followed on one core."""
     if hasattr(os, "sched_setaffinity"):  # not on macOS
         os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # before TensorFlow starts its threads
     import ncl_tf
@@ -69,7 +69,7 @@ def streaming(folder: str) -> Row:
 
 
 def stay_by_stay(folder: str) -> Row:
-    """Hours per second through `score_stay`, one stay after the other."""
+    """Measure hours per second through `score_stay`, one stay after the other."""
     import ncl_tf
 
     model, stays = ncl_tf.load(f"{folder}/model"), np.load(f"{folder}/stays.npz")
@@ -89,7 +89,7 @@ def stay_by_stay(folder: str) -> Row:
 
 
 def _prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, int]:
-    """Writes model/, the raw test stays as files test/*.psv and some of them as stays.npz; returns their name and number."""
+    """Write model/, the raw test stays as test/*.psv and some of them as stays.npz; return their name and number."""
     from benchmarks.data import prepare
     from ncl_tf.data.sources import physionet2019, raw
 
@@ -113,7 +113,7 @@ def _prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, int]:
 
 
 def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
-    """An untrained classifier, of the paper's size where `settings` of the encoder do not say otherwise."""
+    """Export an untrained classifier, of the paper's size unless `settings` of the encoder change it."""
     from ncl_tf.methods.supervised import Classifier
     from ncl_tf.networks.fast.encoder import FastEncoder
     from ncl_tf.networks.heads import make_head

@@ -1,4 +1,4 @@
-"""What the preparation programs share: flags, progress and the summary at the end."""
+"""Flags and the final summary of all preparation programs."""
 
 import pathlib
 import sys
@@ -15,20 +15,20 @@ from ncl_tf.data.stays import Stays
 
 
 def define_flags() -> None:
-    """The flags that all preparation programs have; not at import, since readers of raw files are used by others, too."""
-    flags.DEFINE_string("output", None, "Where to write.", required=True)
+    """Define the flags of all preparation programs."""
+    flags.DEFINE_string("output", None, "File or folder to write.", required=True)
     flags.DEFINE_bool("overwrite", False, "Replace an output that exists already.")
 
 
 def checked_output() -> pathlib.Path:
-    """--output, refused at once if it exists without --overwrite or cannot be written."""
+    """Read --output, and refuse one that exists without --overwrite or cannot be written."""
     path = pathlib.Path(flags.FLAGS.output)
     files.check_output(path, flags.FLAGS.overwrite)
     return path
 
 
-def write_and_summarise(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, checksum: str) -> None:
-    """Writes the cohort file and prints what is in it."""
+def write_and_summarize(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, checksum: str) -> None:
+    """Write the cohort file and print its counts."""
     print(f"preparing {len(stays.names):,} stays, {len(stays.values):,} hours", file=sys.stderr)
     write_cohort(path, dataset, stays, split, checksum)
     left_out = np.setdiff1d(np.arange(len(stays.names)), np.concatenate(list(split.values())))

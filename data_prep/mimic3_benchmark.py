@@ -9,7 +9,7 @@ In mimic3-benchmarks, `python -m mimic3benchmark.scripts.create_multitask data/r
 `python -m mimic3models.split_train_val data/multitask/` the three listfiles. Without access to MIMIC-III, try
 `bin/prepare simulate --form=mimic3_benchmark`.
 
-Where the authors' code prepares otherwise than the paper says, a flag follows it: --label_row=next,
+Where the authors' code differs from the paper, a flag chooses its behavior: --label_row=next,
 --before_first_event=carry_back, --categorical=guess.
 """
 
@@ -24,13 +24,18 @@ from ncl_tf.data.sources.mimic3_benchmark import guess_categorical, read_stays
 
 
 def define_flags() -> None:
-    """The program's flags; not at import, since the other programs have flags of the same names."""
+    """Define the program's flags; not at import, since other programs have flags of the same names."""
     flags.DEFINE_string("source", None, "The multitask folder, or a tar file of it.", required=True)
     flags.DEFINE_enum("label_row", "same", ["same", "next"], "Row that carries the label of hour j: j, or j + 1.")
     before, kinds = ["missing", "carry_back"], ["declare", "guess"]
-    flags.DEFINE_enum("before_first_event", "missing", before, "Hours before the first event: missing, or its values.")
     flags.DEFINE_enum(
-        "categorical", "declare", kinds, "Which channels are: as declared, or all with <= 25 whole numbers."
+        "before_first_event", "missing", before, "Hours before the first event: missing, or the values of that event."
+    )
+    flags.DEFINE_enum(
+        "categorical",
+        "declare",
+        kinds,
+        "Categorical channels: as declared, or all with at most 25 distinct whole numbers.",
     )
     common.define_flags()
     flags.adopt_module_key_flags(common)
@@ -43,7 +48,7 @@ def main() -> None:
     dataset = MIMIC3_BENCHMARK
     if flags.FLAGS.categorical == "guess":
         dataset = guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
-    common.write_and_summarise(output, dataset, stays, split, checksum)
+    common.write_and_summarize(output, dataset, stays, split, checksum)
 
 
 if __name__ == "__main__":

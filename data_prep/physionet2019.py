@@ -26,9 +26,9 @@ from ncl_tf.data.splits import check_published, published_split, random_split
 
 
 def define_flags() -> None:
-    """The program's flags; not at import, since the other programs have flags of the same names."""
+    """Define the program's flags; not at import, since other programs have flags of the same names."""
     flags.DEFINE_multi_string("source", None, "A folder of .psv files or an official zip; repeat it.", required=True)
-    flags.DEFINE_enum("split", "published", ["published", "random"], "Which split: see above.")
+    flags.DEFINE_enum("split", "published", ["published", "random"], "Which split to use, see above.")
     flags.DEFINE_integer("seed", 0, "Seed of --split=random.", lower_bound=0, upper_bound=2**32 - 1)
     common.define_flags()
     flags.adopt_module_key_flags(common)
@@ -45,7 +45,7 @@ def main() -> None:
         split = published_split(stays.names, septic)
     else:
         split = random_split(septic, flags.FLAGS.seed)
-    common.write_and_summarise(output, PHYSIONET2019, stays, split, checksum)
+    common.write_and_summarize(output, PHYSIONET2019, stays, split, checksum)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A simulated ward, in the files of a real dataset: to try everything out before you have access to patients' data.
+"""A simulated ward in the file format of a real dataset, to try everything out before you have access to patient data.
 
 2,000 stays in the form of the PhysioNet 2019 challenge, sepsis in one stay of nine; takes seconds:
   bin/prepare simulate --stays=2000 --seed=1 --output=ward
@@ -8,9 +8,9 @@ The same in the form of the MIMIC-III Benchmark, with decompensation and length 
   bin/prepare simulate --stays=2000 --seed=1 --form=mimic3_benchmark --output=benchmark
   bin/prepare mimic3_benchmark --source=benchmark --output=benchmark.h5
 
-The same stays, seed and form give the same bytes, and fewer stays are the first of more stays. Patients differ from one
-another more than illness changes any one of them, so that the change against a patient's own past tells more than the last
-values do. That is by design: scores on a simulated ward compare programs, never methods on patients.
+The same stays, seed and form yield the same bytes, and a smaller ward is the beginning of a larger one. By design, patients
+differ from one another more than illness changes any one of them, so the change against a patient's own past is more
+informative than the last values. Scores on a simulated ward compare programs, never methods on patients.
 """
 
 import pathlib
@@ -25,7 +25,7 @@ from ncl_tf.data.sources.common import progress
 
 STAYS = flags.DEFINE_integer("stays", 2000, "Number of stays.")
 SEED = flags.DEFINE_integer("seed", 0, "Seed of the ward.")
-FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "Whose files to write.")
+FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "File format to write.")
 common.define_flags()
 flags.adopt_module_key_flags(common)
 

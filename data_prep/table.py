@@ -2,7 +2,7 @@
 
 The table (.csv or .parquet) has one row per stay and hour: a column that identifies the stay, one with the whole hour, one per
 channel and one per task. Empty cells, NaN and NA are missing; hours left out become hours without measurement or label. A small
-schema file says what the columns are:
+schema file declares the columns:
 
   name = "my_icu"
   stay = "stay_id"            # column that identifies the stay
@@ -12,7 +12,7 @@ schema file says what the columns are:
 
   [[channels]]
   name = "HR"
-  low = 10                    # plausible range, optional; what lies outside becomes missing
+  low = 10                    # plausible range, optional; values outside become missing
   high = 300
   unit = "beats/min"          # optional
 
@@ -24,8 +24,8 @@ schema file says what the columns are:
   spellings = { f = "female", m = "male" }
 
   [[tasks]]
-  name = "sepsis"             # labels 0 and 1, empty where unlabelled. A task of this name is judged by the utility of the
-                              # PhysioNet challenge, too, whose labels turn positive six hours before the onset
+  name = "sepsis"             # labels 0 and 1, empty where unlabelled. A task of this name is also evaluated by the utility
+                              # of the PhysioNet challenge, whose labels turn positive six hours before the onset
 
   [[tasks]]
   name = "remaining_hours"
@@ -45,7 +45,7 @@ from ncl_tf.data.sources.table import read_schema, read_stays
 
 
 def define_flags() -> None:
-    """The program's flags; not at import, since the other programs have flags of the same names."""
+    """Define the program's flags; not at import, since other programs have flags of the same names."""
     flags.DEFINE_string("source", None, "The hourly table, .csv or .parquet.", required=True)
     flags.DEFINE_string("schema", None, "The schema file, .toml; see above.", required=True)
     flags.DEFINE_integer(
@@ -64,7 +64,7 @@ def main() -> None:
     path = pathlib.Path(flags.FLAGS.source)
     dataset, schema = read_schema(pathlib.Path(flags.FLAGS.schema))
     stays, split = read_stays(path, dataset, schema, flags.FLAGS.seed)
-    common.write_and_summarise(output, dataset, stays, split, files.sha256(path))
+    common.write_and_summarize(output, dataset, stays, split, files.sha256(path))
 
 
 if __name__ == "__main__":

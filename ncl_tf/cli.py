@@ -1,4 +1,4 @@
-"""What all programs share: start-up, `--help`, errors and exit codes."""
+"""Start-up, `--help`, errors and exit codes of all programs."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from ncl_tf.errors import InputError
 
 
 def run(main: Callable[[], None]) -> None:
-    """Runs `main` under absl. `--help` is the calling module's docstring and flags; bad input exits with 1, Ctrl-C with 130."""
+    """Run `main` under absl. `--help` shows the program's docstring and flags; bad input exits with 1, Ctrl-C with 130."""
     app.run(lambda _: _guarded(main), flags_parser=_parse_flags)
 
 
@@ -30,7 +30,7 @@ def _guarded(main: Callable[[], None]) -> int:
 
 
 def show(text: str) -> None:
-    """Prints a text, of which the reader, e.g. `head`, may not want all."""
+    """Print a text; a reader such as `head` may close the pipe before its end."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -38,7 +38,7 @@ def show(text: str) -> None:
 
 
 def _drop_output() -> None:
-    """Where the reader of our output has left."""
+    """Discard further output after the reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -55,6 +55,6 @@ def _parse_flags(arguments: list[str]) -> list[str]:
         message = str(error)
         if message.endswith("must have a value other than None."):
             message = f"{message.split('=')[0]} is required"
-        print(f"error: {message}\nThe same command with --help tells more.", file=sys.stderr)
+        print(f"error: {message}\nRun the same command with --help for more.", file=sys.stderr)
         sys.exit(1)
     return rest

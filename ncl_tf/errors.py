@@ -1,4 +1,4 @@
-"""The one error that users cause: bad input, told with the value, its place and what is allowed."""
+"""The error that bad input of users raises; its message names the value, its place and what is allowed."""
 
 
 class InputError(ValueError):

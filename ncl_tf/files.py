@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, reading JSON, checksums, and names that tell folders apart."""
+"""Files: written atomically, so that a reader never sees half of one; JSON, checksums and short names of paths."""
 
 import contextlib
 import hashlib
@@ -14,9 +14,9 @@ from ncl_tf.errors import InputError
 
 
 def check_output(path: pathlib.Path, overwrite: bool) -> None:
-    """Refuses, before any work is done, an output that exists (unless `overwrite`) or cannot be written."""
+    """Refuse, before any work is done, an output that exists (unless `overwrite`) or cannot be written."""
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; --output must name a file")
+        raise InputError(f"{path}: --output must name a file, got a folder")
     if path.exists() and not overwrite:
         raise InputError(f"{path}: exists already; pass --overwrite to replace it, or name another --output")
     try:
@@ -29,7 +29,7 @@ def check_output(path: pathlib.Path, overwrite: bool) -> None:
 
 @contextlib.contextmanager
 def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields a temporary path beside `path`; on success it is flushed to disk and renamed, on failure removed."""
+    """Yield a temporary path beside `path`; on success it is flushed to disk and renamed, on failure removed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
@@ -53,7 +53,7 @@ def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def atomic_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yields an empty folder beside `folder`; on success it takes the place of `folder`, on failure it is removed."""
+    """Yield an empty folder beside `folder`; on success it takes the place of `folder`, on failure it is removed."""
     folder = folder.absolute()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -82,34 +82,34 @@ def atomic_folder(folder: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-    """Writes a text file atomically."""
+    """Write a text file atomically."""
     with atomic_path(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-    """A JSON file that holds an object."""
+    """Read a JSON file that holds an object."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read as JSON ({error})") from error
+        raise InputError(f"{path}: must be a JSON file ({error})") from error
     if not isinstance(value, dict):
-        raise InputError(f"{path}: holds no JSON object")
+        raise InputError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value
 
 
 def json_text(value: Any) -> str:
-    """JSON for people."""
+    """Format JSON for readers."""
     return json.dumps(value, indent=2) + "\n"
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes JSON atomically."""
+    """Write JSON atomically."""
     write_text(path, json_text(value))
 
 
 def sha256(path: pathlib.Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
+    """Compute the SHA-256 of a file's bytes, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -125,7 +125,7 @@ def shortest_unique_suffixes(paths: Sequence[pathlib.Path]) -> list[str]:
 
 
 def sync_folder(folder: pathlib.Path) -> None:
-    """Makes a rename in `folder` survive a power cut."""
+    """Make a rename in `folder` survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -134,7 +134,7 @@ def sync_folder(folder: pathlib.Path) -> None:
 
 
 def current_umask() -> int:
-    """The process's umask (temporary files are created private; results should not be)."""
+    """Read the process's umask: temporary files are created private, which results should not be."""
     umask = os.umask(0)
     os.umask(umask)
     return umask

@@ -1,5 +1,5 @@
-"""Imported before TensorFlow: imports it and looks for devices without the notes that its C++ part prints
-however it is asked not to, say of a machine without GPU. Errors are shown.
+"""Imports TensorFlow without the log messages that its C++ code prints whatever the log level, such as those about missing
+GPUs. Import this module before TensorFlow; errors are shown.
 """
 
 import os

@@ -10,8 +10,9 @@ from ncl_tf.errors import InputError
 
 @contextlib.contextmanager
 def refused(*parts: object) -> Iterator[None]:
-    """Expect an InputError whose message contains each of the parts."""
+    """Expect an InputError whose message contains each of the parts; " & " separates several in one text."""
     with pytest.raises(InputError) as caught:
         yield
     message = str(caught.value)
-    assert [part for part in parts if str(part) not in message] == [], message
+    wanted = [text for part in parts for text in str(part).split(" & ")]
+    assert [text for text in wanted if text not in message] == [], message

@@ -77,7 +77,7 @@ class Cohort:
       static_columns: how many of them, the first ones, are static.
       tasks: the tasks, in the order of the labels.
       preprocessor: what prepared it; None in a file that the authors' code wrote.
-      simulated: whether it was prepared from a simulated ward; no file says so that was written before this was recorded.
+      simulated: whether it was prepared from a simulated ward; false in files from before this was recorded.
     """
 
     def __init__(self, path: str | pathlib.Path) -> None:
@@ -85,7 +85,7 @@ class Cohort:
         try:
             file = h5py.File(self.path, "r")
         except FileNotFoundError as error:
-            raise InputError(f"{self.path}: no such file; `bin/prepare --help` says how to make a cohort") from error
+            raise InputError(f"{self.path}: no such file; `bin/prepare --help` shows how to make a cohort") from error
         except OSError as error:
             raise InputError(f"{self.path}: not an HDF5 file, or a damaged one ({error})") from error
         with file:
@@ -100,7 +100,7 @@ class Cohort:
                 self.static_columns = self.preprocessor.dataset.static_columns
             else:
                 self.preprocessor = None
-                self.name, self.static_columns = _recognise(self.columns)
+                self.name, self.static_columns = _recognize(self.columns)
                 self.tasks = tuple(
                     _foreign_task(file, i, n) for i, n in enumerate(_texts(file["labels"].attrs["tasks"]))
                 )
@@ -109,8 +109,8 @@ class Cohort:
         version = int(file.attrs.get("format_version", 0))
         if version > FORMAT_VERSION:
             raise InputError(
-                f"{self.path}: format version {version} is newer than {FORMAT_VERSION}, the newest that this "
-                "ncl_tf reads; update ncl_tf or prepare the cohort again"
+                f"{self.path}: format_version must be at most {FORMAT_VERSION}, got {version}; update ncl_tf or prepare "
+                "the cohort again"
             )
         groups = ("data", "labels", "patient_windows") + (("stay_names",) if version else ())
         for name in [f"{group}/{split}" for group in groups for split in SPLITS]:
@@ -127,12 +127,12 @@ class Cohort:
 
     @property
     def title(self) -> str:
-        """Its dataset's name, for readers."""
+        """The name of its dataset as shown to readers."""
         return titled(self.name, self.simulated)
 
     def __getitem__(self, split: str) -> SplitData:
         if split not in SPLITS:
-            raise InputError(f"no split {split!r}; a cohort has {', '.join(SPLITS)}")
+            raise InputError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
         return self._read(split)
 
     @functools.cache  # noqa: B019 - a program opens a handful of cohorts and keeps them
@@ -150,21 +150,19 @@ class Cohort:
                 f"data/{split}, stay after stay"
             )
         every = np.concatenate(list(stays.values()))
-        if len(np.unique(every)) < len(
-            every
-        ):  # the authors' ids of episodes 1 and 11 are the same: all are counted instead
+        if len(np.unique(every)) < len(every):  # the authors' ids of episodes 1 and 11 are the same: number all stays
             before = sum(len(stays[name]) for name in SPLITS[: SPLITS.index(split)])
             windows[:, 2] = before + np.arange(len(windows))
         classes = np.stack([task.classify(labels[:, i]) for i, task in enumerate(self.tasks)], axis=1)
         return SplitData(data, labels, classes, windows, np.asarray(names))
 
     def task(self, name: str) -> tuple[int, Task]:
-        """Position among the labels and declaration of the task of that name."""
+        """Look up a task by its name: its position among the labels and its declaration."""
         for position, task in enumerate(self.tasks):
             if task.name == name:
                 return position, task
         raise InputError(
-            f"{self.path}: no task {name!r}; this cohort has {', '.join(task.name for task in self.tasks)}"
+            f"{self.path}: task must be one of {', '.join(task.name for task in self.tasks)}, got {name!r}"
         )
 
     @functools.cached_property
@@ -174,7 +172,7 @@ class Cohort:
 
 
 def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, source_checksum: str) -> None:
-    """Cleans, fits on the training split, transforms and writes, atomically."""
+    """Clean the stays, fit the preprocessor on the training split, transform and write all splits atomically."""
     cleaned = clean(dataset, stays)
     preprocessor = Preprocessor.fit(dataset, cleaned, split["train"])
     table = preprocessor.transform(cleaned)
@@ -207,7 +205,7 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
 
 
 def titled(dataset: str, simulated: bool) -> str:
-    """How a dataset is named to readers: a simulated ward bears the name of the dataset whose form it has."""
+    """Name a dataset for readers; a simulated ward has the name of the dataset whose form it has."""
     return f"simulated {dataset}" if simulated else dataset
 
 
@@ -242,7 +240,7 @@ def _texts(values: Any) -> list[str]:
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
 
 
-def _recognise(columns: list[str]) -> tuple[str, int]:
+def _recognize(columns: list[str]) -> tuple[str, int]:
     """Dataset and number of static columns of a file without attributes, by the names of its first columns."""
     for dataset in (PHYSIONET2019, MIMIC3_BENCHMARK):
         static = {channel.name for channel in dataset.channels if channel.static}

@@ -1,4 +1,4 @@
-"""A dataset is a declaration: its channels, their kinds and plausible ranges, and its tasks."""
+"""Declarations of datasets: their channels with kinds and plausible ranges, and their tasks."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ class Channel:
       name: its column in the source.
       kind: 'continuous' (standard-scaled) or 'categorical' (one-hot; two levels stay one 0/1 column).
       static: known at admission; static channels come first among a cohort's columns.
-      low, high: plausible range, both ends included; what lies outside becomes missing. None: no bound.
+      low, high: plausible range, both ends included; values outside become missing. None: no bound.
       unit: for people and model cards.
       levels: the numeric codes of a categorical channel, in the order of its columns.
       spellings: texts found in sources and the level that each of them means; upper and lower case mean the same.
@@ -42,21 +42,21 @@ class Channel:
     def __post_init__(self) -> None:
         where = f"channel {self.name!r}"
         if self.kind not in CHANNEL_KINDS:
-            raise InputError(f"{where}: kind {self.kind!r} is not one of {', '.join(CHANNEL_KINDS)}")
+            raise InputError(f"{where}: kind must be one of {', '.join(CHANNEL_KINDS)}, got {self.kind!r}")
         if (self.kind == "categorical") != (len(self.levels) > 1):
             raise InputError(
-                f"{where}: a categorical channel has two or more levels, a continuous one none; "
+                f"{where}: a categorical channel must have two or more levels, a continuous one none, "
                 f"got kind {self.kind!r} with levels {self._written}"
             )
         if len(set(self.levels)) < len(self.levels):
-            raise InputError(f"{where}: levels {list(self.levels)} repeat a value")
+            raise InputError(f"{where}: levels must differ, got {list(self.levels)}")
         if self.low is not None and self.high is not None and not self.low < self.high:
-            raise InputError(f"{where}: low {self.low} is not below high {self.high}")
+            raise InputError(f"{where}: low must be below high, got {self.low} and {self.high}")
         for text, level in self.spellings.items():
             if level not in self.levels:
-                raise InputError(f"{where}: spelling {text!r} means level {level}, which is not one of {self._written}")
+                raise InputError(f"{where}: spelling {text!r} must mean one of {self._written}, got {level}")
             if self._folded[text.casefold()] != level:
-                raise InputError(f"{where}: spelling {text!r} occurs twice, but for its case, with different levels")
+                raise InputError(f"{where}: spelling {text!r} must mean one level in upper and lower case, got two")
 
     @property
     def columns(self) -> list[str]:
@@ -66,7 +66,7 @@ class Channel:
         return [f"{self.name}={level:g}" for level in self.levels]
 
     def code(self, text: str) -> float:
-        """The number that a cell of the source means; raises ValueError for one that means nothing."""
+        """Convert a cell of the source to its number; raise ValueError if it has none."""
         key = text.strip().casefold()
         if key in self._folded:
             return self._folded[key]
@@ -88,7 +88,7 @@ class Channel:
 
     @property
     def allowed(self) -> str:
-        """What a cell may hold, for error messages."""
+        """The values that a cell may hold, for error messages."""
         if self.kind == "continuous":
             return "a number"
         codes = [] if self.text_only else [f"{level:g}" for level in self.levels]
@@ -98,7 +98,7 @@ class Channel:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One thing to predict at every hour.
+    """A target to predict at every hour.
 
     Attributes:
       name: its column in the source and in the cohort.
@@ -112,12 +112,12 @@ class Task:
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
-            raise InputError(f"task {self.name!r}: the name must not be empty or have a '/': files are named by it")
+            raise InputError(f"a task's name must name files, so not be empty or contain '/', got {self.name!r}")
         if self.kind not in TASK_KINDS:
-            raise InputError(f"task {self.name!r}: kind {self.kind!r} is not one of {', '.join(TASK_KINDS)}")
+            raise InputError(f"task {self.name!r}: kind must be one of {', '.join(TASK_KINDS)}, got {self.kind!r}")
         if (self.kind == "bins") != bool(self.edges) or list(self.edges) != sorted(set(self.edges)):
             raise InputError(
-                f"task {self.name!r}: kind 'bins' has one or more rising edges, 'binary' none; "
+                f"task {self.name!r}: kind 'bins' must have one or more rising edges, 'binary' none, "
                 f"got kind {self.kind!r} with edges {list(self.edges)}"
             )
 
@@ -134,7 +134,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """What a source of stays holds.
+    """The channels and tasks that a source of stays has.
 
     Attributes:
       name: 'physionet2019', 'mimic3_benchmark' or a user's own.
@@ -152,12 +152,14 @@ class Dataset:
         names = [channel.name for channel in self.channels] + [task.name for task in self.tasks]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise InputError(f"dataset {self.name!r}: names used twice among channels and tasks: {', '.join(repeated)}")
+            raise InputError(
+                f"dataset {self.name!r}: channels and tasks must have different names, got {repeated[0]!r} twice"
+            )
         if not self.channels or not self.tasks:
-            raise InputError(f"dataset {self.name!r}: needs at least one channel and one task")
+            raise InputError(f"dataset {self.name!r}: must have at least one channel and one task")
         static = [channel.static for channel in self.channels]
         if static != sorted(static, reverse=True):
-            raise InputError(f"dataset {self.name!r}: static channels come before the others")
+            raise InputError(f"dataset {self.name!r}: static channels must come before the others")
 
     @property
     def columns(self) -> list[str]:
@@ -170,12 +172,12 @@ class Dataset:
         return sum(len(channel.columns) for channel in self.channels if channel.static)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Convert to plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Dataset":
-        """From what `to_json` gave."""
+        """Convert back from the result of `to_json`."""
         channels = tuple(Channel(**{**c, "levels": tuple(c["levels"])}) for c in value["channels"])
         tasks = tuple(Task(**{**t, "edges": tuple(t["edges"])}) for t in value["tasks"])
         return cls(value["name"], channels, tasks, value["hour"])

@@ -10,7 +10,7 @@ from ncl_tf.data.splits import SPLITS
 
 
 def counts(cohort: Cohort) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Stays, hours, labelled hours and positives per split (train, val, test), as the paper counts them."""
+    """Count stays, hours, labelled hours and positives per split (train, val, test), as the paper counts them."""
     splits = [cohort[name] for name in SPLITS]
     table = {
         "": {
@@ -31,7 +31,7 @@ def counts(cohort: Cohort) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def describe(path: str | pathlib.Path, channels: bool = True) -> str:
-    """Counts per split, beside the paper's where the stays are split as there; with `channels`, also missingness and ranges."""
+    """Tabulate counts per split, beside the paper's if the splits are the same; with `channels`, also missingness and ranges."""
     cohort = Cohort(path)
     table, paper = counts(cohort), PAPER_COUNTS.get(cohort.name, {})
     published = paper.get("stays") == table[""]["stays"]
@@ -59,7 +59,7 @@ def _row(title: str, numbers: tuple[int, ...], remark: str = "") -> str:
 
 
 def _channel_lines(cohort: Cohort) -> list[str]:
-    """One line per channel: how often it is measured, known after forward fill, and its range in the training split."""
+    """Make a line per channel: how often it is measured, known after forward fill, and its range in the training split."""
     if not cohort.channel_statistics:
         data = cohort["train"].data
         lines = [

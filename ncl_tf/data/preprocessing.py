@@ -16,27 +16,27 @@ from ncl_tf.data.stays import Stays
 
 
 def _for_each_channel(function: Callable[[int], None], dataset: Dataset) -> None:
-    """Calls `function` with every channel's index on two threads: numpy releases the lock, more would wait for memory."""
+    """Call `function` with every channel's index on two threads: numpy releases the lock, and more would wait for memory."""
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(function, range(len(dataset.channels))))
 
 
 def last_observed(values: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
-    """Forward fill of one channel [hours] within each stay; hours before the first measurement stay NaN."""
+    """Fill one channel [hours] forward within each stay; hours before the first measurement stay NaN."""
     source = np.where(np.isnan(values), 0, np.arange(len(values), dtype=np.int32))
     source[first_rows] = first_rows  # nothing is carried over from the stay before
     return values[np.maximum.accumulate(source)]
 
 
 def plausible(values: np.ndarray, channel: Channel) -> np.ndarray:
-    """One channel [hours] with NaN in place of what lies outside its plausible range."""
+    """Replace the values of one channel [hours] outside its plausible range by NaN."""
     low = -np.inf if channel.low is None else channel.low
     high = np.inf if channel.high is None else channel.high
     return np.where((values < np.float32(low)) | (values > np.float32(high)), np.float32(np.nan), values)
 
 
 def clean(dataset: Dataset, stays: Stays) -> Stays:
-    """Forward fill within each stay, then values outside the plausible ranges become missing, in this order."""
+    """Fill forward within each stay, then make values outside the plausible ranges missing, in this order."""
     cleaned = np.empty_like(stays.values, order="F")
     first_rows = stays.first_rows
 
@@ -50,7 +50,7 @@ def clean(dataset: Dataset, stays: Stays) -> Stays:
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessor:
-    """Scaling statistics of a training split together with the declaration that says how to apply them.
+    """Scaling statistics of a training split and the declaration that defines how to apply them.
 
     Attributes:
       dataset: the declaration.
@@ -63,7 +63,7 @@ class Preprocessor:
 
     @classmethod
     def fit(cls, dataset: Dataset, cleaned: Stays, training: np.ndarray) -> "Preprocessor":
-        """Mean and standard deviation of the training stays (indices), missing values ignored.
+        """Compute mean and standard deviation of the training stays (indices), missing values ignored.
 
         Dynamic channels count every training hour, static ones the first hour of each training stay.
         """
@@ -79,13 +79,13 @@ class Preprocessor:
             values = values[~np.isnan(values)]
             if len(values):
                 mean[index] = values.mean()
-                scale[index] = values.std() or 1.0  # a constant channel is only centred
+                scale[index] = values.std() or 1.0  # a constant channel is only centered
 
         _for_each_channel(fit_channel, dataset)
         return cls(dataset, mean, scale)
 
     def transform(self, cleaned: Stays) -> np.ndarray:
-        """Cleaned stays -> [hours, columns] float32: scaled, one-hot, missing = 0."""
+        """Scale, one-hot code and impute zeros: cleaned stays -> [hours, columns] float32."""
         table = np.zeros((len(cleaned.values), len(self.dataset.columns)), np.float32)
         position = np.cumsum([0] + [len(channel.columns) for channel in self.dataset.channels])
 
@@ -102,15 +102,15 @@ class Preprocessor:
         return table
 
     def __call__(self, stays: Stays) -> np.ndarray:
-        """Raw stays -> [hours, columns] float32, as the cohort holds them."""
+        """Prepare raw stays as the cohort holds them: [hours, columns] float32."""
         return self.transform(clean(self.dataset, stays))
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values; float32 numbers survive the round trip."""
+        """Convert to plain values; float32 numbers survive the round trip."""
         return {"dataset": self.dataset.to_json(), "mean": self.mean.tolist(), "scale": self.scale.tolist()}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Preprocessor":
-        """From what `to_json` gave."""
+        """Convert back from the result of `to_json`."""
         mean, scale = (np.asarray(value[key], np.float32) for key in ("mean", "scale"))
         return cls(Dataset.from_json(value["dataset"]), mean, scale)

@@ -1,4 +1,4 @@
-"""Which stays train, validate and test."""
+"""Splits of stays into training, validation and test."""
 
 import numpy as np
 
@@ -10,17 +10,17 @@ Split = dict[str, np.ndarray]  # split -> indices of its stays, rising
 
 
 def random_split(stratum: np.ndarray, seed: int) -> Split:
-    """64 / 16 / 20 % of the stays, each split with its share of every stratum.
+    """Split stays at random into 64 / 16 / 20 %, each split with its share of every stratum.
 
     Args:
       stratum: [stays] e.g. whether a stay is ever septic.
-      seed: other seeds, other splits.
+      seed: of the random split.
     """
     rare = np.unique(stratum, return_counts=True)[1].min()
     if len(stratum) < 25 or rare < 3:
         raise InputError(
-            f"too few stays for a stratified random split: {len(stratum)} stays, the rarer stratum has {rare}; "
-            "needed are at least 25 stays and 3 in each stratum"
+            f"a stratified random split must have at least 25 stays and 3 in each stratum, got {len(stratum)} stays, the "
+            f"rarer stratum has {rare}"
         )
     index = np.arange(len(stratum))
     rest, test = _four_to_one(index, stratum, seed)
@@ -29,7 +29,7 @@ def random_split(stratum: np.ndarray, seed: int) -> Split:
 
 
 def check_published(names: np.ndarray) -> None:
-    """Refuses stays [stays] other than those that the published split of PhysioNet 2019 is defined on."""
+    """Refuse stays [stays] other than those that the published split of PhysioNet 2019 is defined on."""
     counts = {
         letter: int(np.char.startswith(names.astype(str), f"p{digit}").sum()) for digit, letter in enumerate("AB")
     }
@@ -42,7 +42,7 @@ def check_published(names: np.ndarray) -> None:
 
 
 def published_split(names: np.ndarray, ever_septic: np.ndarray) -> Split:
-    """The split of PhysioNet 2019 by Horn et al. (2019), which the paper uses, regenerated.
+    """Regenerate the split of PhysioNet 2019 by Horn et al. (2019), which the paper uses.
 
     Its definition: stays sorted by name, set A before set B; numpy's legacy generator seeded once; a stratified fifth
     for testing, then a stratified fifth of the rest for validation; three stays are left out.
@@ -62,7 +62,7 @@ def _four_to_one(
     stratum: np.ndarray,
     random_state: int | np.random.RandomState,  # noqa: NPY002
 ) -> list[np.ndarray]:
-    """The given stays, shuffled, in two parts with the same share of each stratum: four fifths and one."""
+    """Shuffle the given stays and split them four to one, with the same share of each stratum."""
     from sklearn.model_selection import train_test_split  # here, because it takes a second and few programs split
 
     return train_test_split(index, test_size=0.2, stratify=stratum[index], random_state=random_state)

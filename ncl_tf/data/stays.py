@@ -6,7 +6,7 @@ import numpy as np
 
 from ncl_tf.errors import InputError
 
-LONGEST_STAY = 100_000  # hours, eleven years; a longer one is a slip of the pen that would fill the memory
+LONGEST_STAY = 100_000  # hours, eleven years; a longer one is a typing error that would fill the memory
 
 
 @dataclasses.dataclass
@@ -19,7 +19,7 @@ class Stays:
       values: [hours, channels] float32, raw, NaN where not measured; categorical channels hold level codes.
         Column-major, since cleaning and scaling go channel by channel.
       labels: [hours, tasks] float32, NaN where unlabelled.
-      simulated: whether they come from the simulator, and so belong to nobody.
+      simulated: whether they come from the simulator, so that no real patient is behind them.
     """
 
     names: np.ndarray
@@ -32,7 +32,7 @@ class Stays:
     def from_rows(
         cls, names: np.ndarray, lengths: np.ndarray, hours: np.ndarray, values: np.ndarray, labels: np.ndarray
     ) -> "Stays":
-        """Stays from rows at whole hours, rising within each stay; hours left out become rows without measurement or label.
+        """Make stays from rows at whole hours, rising within each stay; missing hours become rows without values or labels.
 
         Args:
           names, lengths: [stays] identifier and number of rows.
@@ -41,12 +41,13 @@ class Stays:
         """
         last = np.cumsum(lengths) - 1
         ends = hours[last - lengths + 1], hours[last]
-        for stay in np.flatnonzero(
+        too_long = (
             ends[1].astype(np.float64) - ends[0] >= LONGEST_STAY
-        ):  # some are too long for an int
+        )  # before rounding: some do not fit into an integer
+        for stay in np.flatnonzero(too_long):
             raise InputError(
-                f"stay {names[stay]}: hours {ends[0][stay]:.0f} to {ends[1][stay]:.0f}; "
-                f"a stay has at most {LONGEST_STAY} hours"
+                f"stay {names[stay]}: must have at most {LONGEST_STAY} hours, got hours {ends[0][stay]:.0f} to "
+                f"{ends[1][stay]:.0f}"
             )
         first_hours, last_hours = (hour.astype(np.int64) for hour in ends)
         hourly = last_hours - first_hours + 1
@@ -57,7 +58,7 @@ class Stays:
         return cls(names, hourly, values, labels)
 
     def fill_hours(self, channel: int) -> None:
-        """Writes the hour of every row into its channel, counting on from each stay's first row."""
+        """Write the hour of every row into its channel, counted up from each stay's first row."""
         hours = self.values[:, channel]
         offset = np.arange(len(hours)) - np.repeat(self.first_rows, self.lengths)
         hours[:] = np.repeat(hours[self.first_rows], self.lengths) + offset
@@ -68,16 +69,16 @@ class Stays:
         return np.cumsum(self.lengths) - self.lengths
 
     def rows(self, stays: np.ndarray) -> np.ndarray:
-        """All rows of the given stays (indices), stay after stay."""
+        """List all rows of the given stays (indices), stay after stay."""
         return concatenated_ranges(self.first_rows[stays], self.lengths[stays])
 
     def ever_positive(self, task: int = 0) -> np.ndarray:
-        """[stays] whether any hour has label 1 in that task."""
+        """Find the stays with label 1 at any hour in that task: [stays] bool."""
         return np.maximum.reduceat(self.labels[:, task] == 1, self.first_rows)
 
 
 def rows_on_grid(lengths: np.ndarray, hours: np.ndarray) -> np.ndarray:
-    """[rows] where `Stays.from_rows` puts each row; arguments as there."""
+    """Compute the row at which `Stays.from_rows` puts each row: [rows]; arguments as there."""
     last = np.cumsum(lengths) - 1
     first = last - lengths + 1
     hourly = (hours[last] - hours[first]).astype(np.int64) + 1
@@ -86,7 +87,7 @@ def rows_on_grid(lengths: np.ndarray, hours: np.ndarray) -> np.ndarray:
 
 
 def concatenated_ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """first, first + 1, ..., first + length - 1 for each pair, one after the other."""
+    """Concatenate the ranges first, first + 1, ..., first + length - 1 of all pairs."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(firsts - (ends - lengths), lengths)
 
@@ -94,10 +95,10 @@ def concatenated_ranges(firsts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 def hourly_grid(
     stay: np.ndarray, time: np.ndarray, values: np.ndarray, first_hours: np.ndarray, lengths: np.ndarray
 ) -> np.ndarray:
-    """Puts events on an hourly grid: each hour gets, channel by channel, the last value since the hour before.
+    """Put events on an hourly grid: each hour gets, channel by channel, the last value since the hour before.
 
     An event at time t belongs to hour ceil(t). Events before a stay's first hour count at its first hour; events
-    after its last hour never show. Forward filling the result gives "the last value at or before hour k".
+    after its last hour are dropped. Filling the result forward yields "the last value at or before hour k".
 
     Args:
       stay: [events] index of the stay, events of one stay in order of time.

@@ -8,7 +8,7 @@ import tensorflow as tf
 from ncl_tf.data.cohort import SplitData
 from ncl_tf.errors import InputError
 
-Batch = dict[str, tf.Tensor]  # tensors by name, as `Windows` and its `stretches` say
+Batch = dict[str, tf.Tensor]  # tensors by name; see `Windows` and `Windows.stretches`
 
 
 class Windows:
@@ -19,7 +19,13 @@ class Windows:
     """
 
     def __init__(self, split: SplitData, history: int, part: tuple[int, int] = (0, 1)) -> None:
-        """Takes the prepared hours, the length of a window in hours, and which part of every batch to make, of how many."""
+        """Put a split's table where the graph can gather from it.
+
+        Args:
+            split: the prepared hours.
+            history: hours of a window.
+            part: which part of every batch to make, and of how many; workers that train together each make one.
+        """
         if history < 1:
             raise InputError(f"history must be 1 hour or more, got {history}")
         self.history, self._part = history, part
@@ -32,7 +38,7 @@ class Windows:
             self._labels = tf.constant(split.classes)
 
     def gather(self, rows: tf.Tensor) -> Batch:
-        """The samples at the given rows [N] of the split's table."""
+        """Gather the samples at the given rows [N] of the split's table."""
         first = tf.gather(self._first_row, rows)
         steps = rows[:, None] + tf.range(1 - self.history, 1, dtype=rows.dtype)
         return {
@@ -45,18 +51,16 @@ class Windows:
     def training(
         self, batch_size: int, seed: int, first_step: int = 0, rows: np.ndarray | None = None
     ) -> tf.data.Dataset:
-        """Endless random batches; batch k is a pure function of (seed, k), so training can go on from any step.
+        """Make endless random batches; batch k depends on (seed, k) alone, so training can resume from any step.
 
-        Every hour comes once per epoch. Epochs follow each other without a gap: sample number g = k * batch_size + j
+        Every hour occurs once per epoch. Epochs follow each other without a gap: sample number g = k * batch_size + j
         of the run is position g mod H of epoch g div H, and each epoch has its own permutation of the H hours.
         With `rows`, the H hours are those at these rows of the split's table.
         """
         rows = np.arange(self.hours) if rows is None else rows
         hours, table_rows = len(rows), tf.constant(rows, tf.int32)
         if not 1 <= batch_size <= hours:
-            raise InputError(
-                f"batch_size {batch_size} is not between 1 and {hours}, the number of hours to choose from"
-            )
+            raise InputError(f"batch_size must be 1 to {hours}, the number of hours to choose from, got {batch_size}")
 
         def batch(step: tf.Tensor) -> Batch:
             sample = share_of(step * batch_size + tf.range(batch_size, dtype=tf.int64), *self._part)
@@ -68,16 +72,16 @@ class Windows:
         return _prefetched(steps.map(batch, num_parallel_calls=2, deterministic=True))
 
     def sequential(self, batch_size: int, rows: np.ndarray | None = None) -> tf.data.Dataset:
-        """All samples, or those at `rows`, once and in order; the last batch may be smaller."""
+        """Make batches of all samples, or of those at `rows`, once and in order; the last batch may be smaller."""
         if batch_size < 1:
-            raise InputError(f"batch_size {batch_size} is not at least 1")
+            raise InputError(f"batch_size must be 1 or more, got {batch_size}")
         rows = np.arange(self.hours) if rows is None else rows
         chosen = tf.data.Dataset.from_tensor_slices(rows.astype(np.int32)).batch(batch_size)
         shares = chosen.map(lambda batch: share_of(batch, *self._part))
         return _prefetched(shares.map(self.gather, num_parallel_calls=2, deterministic=True))
 
     def stretch(self, start: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Consecutive hours of the split, for encoders that compute what their windows have in common only once.
+        """Gather consecutive hours, for encoders that compute what windows have in common only once.
 
         Args:
             start: row of the first hour, scalar int32.
@@ -94,10 +98,10 @@ class Windows:
         return tf.gather(self._table, tf.where(inside, rows + 1, 0)), hour
 
     def stretches(self, size: int, count: int = 1) -> tf.data.Dataset:
-        """All hours once and in order, in batches of `count` stretches of `size` hours.
+        """Make batches of `count` stretches of `size` hours, which cover all hours once and in order.
 
-        A batch holds `rows` [count, history - 1 + size, columns] and `hour` [count, history - 1 + size] as `stretch` gives
-        them, and `label` [count, size, tasks], which is -1 also for what a stretch has beyond the split's end.
+        A batch holds `rows` [count, history - 1 + size, columns] and `hour` [count, history - 1 + size] as `stretch`
+        returns them, and `label` [count, size, tasks], which is -1 also for what a stretch has beyond the split's end.
         """
         end = -(-self.hours // (size * count)) * size * count
         starts = tf.data.Dataset.range(0, end, size, output_type=tf.int32).batch(count, drop_remainder=True)
@@ -113,10 +117,10 @@ class Windows:
 
 
 def _prefetched(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """Batches made ahead of time, by a pipeline that nobody tunes while it runs.
+    """Prefetch batches, without tf.data's autotuning.
 
-    Whoever drops the iterator of a tuned one may wait for the end of a thread of it: trainings with the laptop budget stood
-    still for 17 of 40 seconds at every report, and no longer do without tuning.
+    Deleting the iterator of an autotuned pipeline can wait for the end of a tuning thread: trainings with the laptop budget
+    stood still for 17 of 40 seconds at every report, and do not without autotuning.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -124,7 +128,7 @@ def _prefetched(batches: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def share_of(values: tf.Tensor, part: int, parts: int) -> tf.Tensor:
-    """One of `parts` consecutive parts of values [N, ...], all of one size if N is a multiple of their number."""
+    """Select one of `parts` consecutive parts of values [N, ...], all of one size if N is a multiple of `parts`."""
     if parts == 1:
         return values
     size = values.shape[0] or tf.shape(values)[0]
@@ -132,14 +136,14 @@ def share_of(values: tf.Tensor, part: int, parts: int) -> tf.Tensor:
 
 
 def every_window(rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.Tensor:
-    """The window that ends with each hour of whole stays: rows [N, C], hours since the stay's first [N] -> [N, history, C]."""
+    """Cut the window that ends with each hour of whole stays: rows [N, C], hours of the stay [N] -> [N, history, C]."""
     back = tf.range(history - 1, -1, -1)
     steps = tf.range(1, tf.shape(rows)[0] + 1)[:, None] - back
     return tf.gather(tf.pad(rows, [[1, 0], [0, 0]]), tf.where(hour[:, None] < back, 0, steps))
 
 
 def shuffled(position: tf.Tensor, epoch: tf.Tensor, count: int, seed: int) -> tf.Tensor:
-    """Where a random permutation of 0 .. count - 1, another one for each epoch, sends the given positions [N]; int32."""
+    """Permute positions [N] of 0 .. count - 1 at random, in another way for each epoch: [N] int32."""
     # The operation looks at few bits of its three numbers, 8 of each for a small count: seeds or epochs that agree in these
     # would have the same order. So the numbers are drawn at random (tf.random.experimental.index_shuffle passes only two).
     key = tf.random.stateless_uniform([3], tf.stack([seed, epoch]), None, None, tf.int32, alg="philox")

@@ -19,7 +19,9 @@ HOSPITALS = (
     "It learned from the patients, devices and habits of documentation of the hospitals in its data; elsewhere its "
     "probabilities can be wrong in ways that the numbers above do not show. Evaluate it on your own data first."
 )
-SIMULATED = "It learned from simulated stays and knows nothing of real patients: it only demonstrates how an export works."
+SIMULATED = (
+    "It learned from simulated stays and knows nothing of real patients: it only demonstrates how an export works."
+)
 BALANCED = (
     " It was trained with both classes weighted alike, so its probabilities are far above the frequency of the event. They are "
     "scores, not risks: rank by them, or calibrate them on your own data."
@@ -143,9 +145,7 @@ def _task(card: dict[str, Any]) -> str:
         alarm = f"An hour counts as alarmed where the probability of {task['name']} is above {ALARM}."
         lines += ["", alarm + BALANCED * bool(evaluation["protocol"].get("balanced"))]
     protocol = ", ".join(f"{name} {value}" for name, value in evaluation["protocol"].items())
-    return "\n".join(
-        [*lines, "", f"Training on the labels: {protocol}; best epoch {evaluation['best_epoch']}."]
-    )
+    return "\n".join([*lines, "", f"Training on the labels: {protocol}; best epoch {evaluation['best_epoch']}."])
 
 
 def _functions(card: dict[str, Any]) -> str:
@@ -170,7 +170,13 @@ def _functions(card: dict[str, Any]) -> str:
         hours = f"values[:, {values.index(hour)}] = range(1, 7)  # {hour}\n" if hour in values else ""
         lines += ["", EXAMPLE.format(values=len(values), static=len(static), hours=hours)]
     return "\n".join(
-        ["## Functions", "", "A TensorFlow SavedModel in folder `1`. All numbers are float32, `lengths` int32.", "", *lines]
+        [
+            "## Functions",
+            "",
+            "A TensorFlow SavedModel in folder `1`. All numbers are float32, `lengths` int32.",
+            "",
+            *lines,
+        ]
     )
 
 

@@ -28,7 +28,9 @@ def export_encoder(
 ) -> None:
     """Write an encoder with the function `embed`; for the arguments see `ncl_tf.serving.card.make_card`."""
     functions = EncoderFunctions(encoder, len(cohort.columns))
-    _write(folder, functions, [encoder], make_card(cohort, encoder.history, list(functions.signatures), config, run, None))
+    _write(
+        folder, functions, [encoder], make_card(cohort, encoder.history, list(functions.signatures), config, run, None)
+    )
 
 
 def export_classifier(

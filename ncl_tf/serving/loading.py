@@ -106,7 +106,9 @@ class Model:
     def dataset(self) -> Dataset:
         """The declaration of the raw channels."""
         if "score_stays" not in self.card["signatures"]:
-            raise InputError(f"{self.folder}: takes no raw values; its functions are {', '.join(self.card['signatures'])}")
+            raise InputError(
+                f"{self.folder}: takes no raw values; its functions are {', '.join(self.card['signatures'])}"
+            )
         return self.preprocessor.dataset
 
     @functools.cached_property
@@ -117,7 +119,9 @@ class Model:
     def call(self, name: str, *arguments: np.ndarray) -> dict[str, tf.Tensor]:
         """Call a function of the SavedModel by its name, with arrays or tensors in the order of its signature."""
         if name not in self.card["signatures"]:
-            raise InputError(f"{self.folder}: the function must be one of {', '.join(self.card['signatures'])}, got {name!r}")
+            raise InputError(
+                f"{self.folder}: the function must be one of {', '.join(self.card['signatures'])}, got {name!r}"
+            )
         try:
             return getattr(self._functions, name)(*(tf.convert_to_tensor(argument) for argument in arguments))
         except tf.errors.InvalidArgumentError as error:

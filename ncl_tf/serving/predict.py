@@ -81,7 +81,11 @@ def _difference(found: Preprocessor | None, expected: Preprocessor | None) -> st
         return "list of channels"
     pairs = zip(found.dataset.channels, expected.dataset.channels, strict=True)
     ranges = [(one.low, one.high) == (other.low, other.high) for one, other in pairs]
-    for what, same in (("range", ranges), ("mean", found.mean == expected.mean), ("scale", found.scale == expected.scale)):
+    for what, same in (
+        ("range", ranges),
+        ("mean", found.mean == expected.mean),
+        ("scale", found.scale == expected.scale),
+    ):
         if not np.all(same):
             return f"{what} of {found.dataset.channels[np.argmin(same)].name}"
     return ""

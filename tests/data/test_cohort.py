@@ -229,7 +229,7 @@ def test_newer_format_version(copy):
     with h5py.File(copy, "r+") as file:
         file.attrs["format_version"] = FORMAT_VERSION + 1
     with pytest.raises(
-        InputError, match=rf"copy\.h5: format version {FORMAT_VERSION + 1} is newer than {FORMAT_VERSION}"
+        InputError, match=rf"copy\.h5: .*at most {FORMAT_VERSION}, got {FORMAT_VERSION + 1}"
     ):
         Cohort(copy)
 
@@ -260,9 +260,9 @@ def test_files_that_are_no_cohort(copy, tmp_path):
 
 def test_unknown_split_and_task(ward_cohort):
     cohort = Cohort(ward_cohort)
-    with pytest.raises(InputError, match="no split 'valid'; a cohort has train, val, test"):
+    with pytest.raises(InputError, match="one of train, val, test, got 'valid'"):
         cohort["valid"]
-    with pytest.raises(InputError, match="no task 'mortality'; this cohort has sepsis"):
+    with pytest.raises(InputError, match="one of sepsis, got 'mortality'"):
         cohort.task("mortality")
 
 

@@ -22,13 +22,13 @@ def test_only_a_ward_is_replaced(tmp_path):
     assert len(list(ward.glob("*.psv"))) == 9
     before = contents(ward) | {"thesis.txt": b"years of work"}
     (ward / "thesis.txt").write_bytes(b"years of work")
-    with pytest.raises(InputError, match="thesis.txt: is no part"):
+    with pytest.raises(InputError, match="thesis.txt: is not part"):
         write_ward(9, 2, ward, overwrite=True)
     assert contents(ward) == before
     (ward / MARKER).unlink()
     with pytest.raises(InputError, match=f"has no {MARKER}"):
         write_ward(9, 2, ward, overwrite=True)
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(InputError, match="must be a folder, got a file"):
         write_ward(9, 2, ward / "thesis.txt", overwrite=True)
     (tmp_path / "empty").mkdir()
     write_ward(1, 2, tmp_path / "empty")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ncl_tf.data.sources import mimic3_benchmark
-from ncl_tf.errors import InputError
+from refusals import refused
 
 SERIES = "train/4_episode1_timeseries.csv"  # a training stay
 LOS, DECOMPENSATION = "length of stay task (masks;labels)", "decompensation task (masks;labels)"
@@ -40,76 +40,74 @@ def list_line(folder: pathlib.Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "text", "message"),
+    ("line", "column", "text", "named"),
     [
-        (3, "Heart Rate", "fast", "line 3, column Heart Rate: 'fast' is not a number"),
-        (3, "Heart Rate", "inf", "line 3, column Heart Rate: 'inf' is not a number"),
-        (3, "Heart Rate", "1e60", "line 3, column Heart Rate: '1e60' is not a number"),
-        (4, EYE, "Blinking", f"line 4, column {EYE}: 'Blinking' is not one of 1, 2, 3, 4, 'None', '1 No Response'"),
-        (4, EYE, "5", f"line 4, column {EYE}: '5' is not one of"),
-        (2, "Capillary refill rate", "2.0", "line 2, column Capillary refill rate: '2.0' is not one of 0, 1"),
-        (6, "Hours", "0.0", "line 6, column Hours: 0 follows .*; hours must not go backwards"),
-        (6, "Hours", "", "line 6, column Hours: empty"),
-        (6, "Hours", "6 o'clock", 'line 6, column Hours: "6 o\'clock" is not a number'),
+        (3, "Heart Rate", "fast", "line 3, column Heart Rate & 'fast' & a number"),
+        (3, "Heart Rate", "inf", "line 3, column Heart Rate & 'inf' & a number"),
+        (3, "Heart Rate", "1e60", "line 3, column Heart Rate & '1e60' & a number"),
+        (4, EYE, "Blinking", f"line 4, column {EYE} & 'Blinking' & one of 1, 2, 3, 4, 'None', '1 No Response'"),
+        (4, EYE, "5", f"line 4, column {EYE} & '5' & one of"),
+        (2, "Capillary refill rate", "2.0", "line 2, column Capillary refill rate & '2.0' & one of 0, 1"),
+        (6, "Hours", "0.0", "line 6, column Hours & got 0 after"),
+        (6, "Hours", "", "line 6, column Hours & empty"),
+        (6, "Hours", "6 o'clock", 'line 6, column Hours & "6 o\'clock" & a number'),
         (1, "Heart Rate", "Pulse", "line 1: missing column Heart Rate"),
         (1, "Heart Rate", "Heart Rate,Pulse", "line 1: unknown column Pulse"),
         (1, "Heart Rate", "Heart Rate,Glucose", "line 1: repeated column Glucose"),
-        (3, "Heart Rate", "80,81", "line 3: 19 cells, expected 18 separated by commas"),
+        (3, "Heart Rate", "80,81", "line 3 & 19 & 18 cells"),
     ],
 )
-def test_bad_series(folder, line, column, text, message):
+def test_bad_series(folder, line, column, text, named):
     set_cell(folder / SERIES, line, column, text)
-    with pytest.raises(InputError, match=rf"multitask: {SERIES}, {message}"):
+    with refused(f"multitask: {SERIES}", named):
         read(folder)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        (lambda text: "", ": empty file"),
-        (lambda text: text.split("\n")[0], ": no row after the header"),
-        (lambda text: text.split("\n")[0] + "\n\n", ": no row after the header"),
-        (lambda text: text.replace(",", ";"), ", line 1: missing column Height"),
-        (lambda text: text.replace("\n", "\n\n", 3).replace("\n\n", "\n", 2), ", line 4, column Hours: empty"),
+        (lambda text: "", "empty file"),
+        (lambda text: text.split("\n")[0], "no row after the header"),
+        (lambda text: text.split("\n")[0] + "\n\n", "no row after the header"),
+        (lambda text: text.replace(",", ";"), "line 1 & missing column Height"),
+        (lambda text: text.replace("\n", "\n\n", 3).replace("\n\n", "\n", 2), "line 4, column Hours & empty"),
         (lambda text: text.replace("Hours,Capillary refill rate", "Capillary refill rate,Hours", 1),
-         ", line 1: columns are in another order than in .*_timeseries.csv"),
+         "line 1 & another order & _timeseries.csv"),
     ],
     ids=["empty", "only header", "blank row", "delimiter", "blank line", "order"],
 )  # fmt: skip
-def test_bad_texts_of_series(folder, change, message):
+def test_bad_texts_of_series(folder, change, named):
     path = folder / SERIES
     path.write_text(change(path.read_text()))
-    with pytest.raises(InputError, match=rf"multitask: {SERIES}{message}"):
+    with refused(f"multitask: {SERIES}", named):
         read(folder)
 
 
 @pytest.mark.parametrize(
-    ("column", "text", "message"),
+    ("column", "text", "named"),
     [
-        ("length of stay", "long", "column length of stay: 'long' is not a number of hours"),
-        ("length of stay", "-1", "column length of stay: '-1' is not"),
-        ("length of stay", "nan", "column length of stay: 'nan' is not"),
-        ("length of stay", "inf", "column length of stay: 'inf' is not"),
-        ("length of stay", "1e9", "column length of stay: '1e9' is not"),
-        (LOS, "1;1;2.5", "3 entries, but as many masks as labels"),
-        (LOS, "1;0;1;8;7;6;5;4", "mask 8; allowed are 0 and 1"),
-        (LOS, "1;0.5;8;7", "mask 0.5; allowed are 0 and 1"),
-        (LOS, "1;1;8;soon", "could not convert string to float: 'soon'"),
-        (LOS, "1;1;8;nan", "label nan; allowed are numbers of hours"),
-        (LOS, "1;1;8;inf", "label inf; allowed are numbers of hours"),
-        (LOS, ";".join(["0"] * 2000), r"1000 labels for the hours 0 to \d+ of the stay"),
-        (DECOMPENSATION, "1;1;0;2", "label 2; allowed are 0 and 1"),
-        (DECOMPENSATION, "1;1;0;0.5", "label 0.5; allowed are 0 and 1"),
+        ("length of stay", "long", "'long' & hours below 100000"),
+        ("length of stay", "-1", "'-1' & below 100000"),
+        ("length of stay", "nan", "'nan' & below 100000"),
+        ("length of stay", "inf", "'inf' & below 100000"),
+        ("length of stay", "1e9", "'1e9' & below 100000"),
+        (LOS, "1;1;2.5", "3 entries & as many masks as labels"),
+        (LOS, "1;0;1;8;7;6;5;4", "masks & 0 or 1 & got 8"),
+        (LOS, "1;0.5;8;7", "masks & 0 or 1 & got 0.5"),
+        (LOS, "1;1;8;soon", "numbers & 'soon'"),
+        (LOS, "1;1;8;nan", "labels & numbers of hours & got nan"),
+        (LOS, "1;1;8;inf", "labels & numbers of hours & got inf"),
+        (LOS, ";".join(["0"] * 2000), "labels & hours 0 to & got 1000"),
+        (DECOMPENSATION, "1;1;0;2", "labels & 0 or 1 & got 2"),
+        (DECOMPENSATION, "1;1;0;0.5", "labels & 0 or 1 & got 0.5"),
         (DECOMPENSATION, "1;1;0", "3 entries"),
-        (DECOMPENSATION, "a", "could not convert string to float: 'a'"),
+        (DECOMPENSATION, "a", "numbers & 'a'"),
     ],
 )
-def test_bad_listfile(folder, column, text, message):
+def test_bad_listfile(folder, column, text, named):
     line = list_line(folder)
     set_cell(folder / "train_listfile.csv", line, column, text)
-    where = "column " + column.replace("(", r"\(").replace(")", r"\)") + ": "
-    message = message if message.startswith("column") else where + message
-    with pytest.raises(InputError, match=rf"multitask: train_listfile\.csv, line {line}, {message}"):
+    with refused(f"multitask: train_listfile.csv, line {line}, column {column}", named):
         read(folder)
 
 
@@ -127,14 +125,14 @@ def test_masked_labels_may_be_anything_and_lists_empty(folder, column):
 @pytest.mark.parametrize("split", ["train", "val", "test"])
 def test_missing_listfile(folder, split):
     (folder / f"{split}_listfile.csv").unlink()
-    with pytest.raises(InputError, match=rf"no {split}_listfile\.csv; .*python -m mimic3models\.split_train_val"):
+    with refused(folder, f"{split}_listfile.csv", "python -m mimic3models.split_train_val"):
         read(folder)
 
 
-@pytest.mark.parametrize("text", ["", "filename,stay\n"])
-def test_listfile_without_its_columns(folder, text):
+@pytest.mark.parametrize(("text", "column"), [("", "filename"), ("filename,stay\n", "length of stay")])
+def test_listfile_without_its_columns(folder, text, column):
     (folder / "val_listfile.csv").write_text(text)
-    with pytest.raises(InputError, match=r"val_listfile\.csv, line 1: no column '(filename|length of stay)'"):
+    with refused("val_listfile.csv, line 1", repr(column)):
         read(folder)
 
 
@@ -142,7 +140,7 @@ def test_listfile_without_its_columns(folder, text):
 def test_listfile_without_stays(folder, split):
     path = folder / f"{split}_listfile.csv"
     path.write_text(path.read_text().split("\n")[0] + "\n")
-    with pytest.raises(InputError, match=rf"{split}_listfile\.csv: no stays"):
+    with refused(f"{split}_listfile.csv", "no stays"):
         read(folder)
 
 
@@ -152,15 +150,13 @@ def test_listfile_with_a_ragged_line(folder, change, cells):
     lines = path.read_text().splitlines()
     lines[2] = change(lines[2])
     path.write_text("\n".join(lines))
-    with pytest.raises(InputError, match=rf"test_listfile\.csv, line 3: {cells} cells, expected 6"):
+    with refused(f"test_listfile.csv, line 3 & got {cells} & 6 cells"):
         read(folder)
 
 
 def test_missing_series(folder):
     (folder / SERIES).unlink()
-    with pytest.raises(
-        InputError, match=rf"train_listfile\.csv names 4_episode1_timeseries\.csv, but there is no {SERIES}"
-    ):
+    with refused("train_listfile.csv & 4_episode1_timeseries.csv", SERIES):
         read(folder)
 
 
@@ -169,7 +165,7 @@ def test_stay_listed_twice(folder):
     line = (folder / "train_listfile.csv").read_text().splitlines()[list_line(folder) - 1]
     with (folder / "val_listfile.csv").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(InputError, match="stay 4_episode1 is listed twice"):
+    with refused(folder, "stay 4_episode1"):
         read(folder)
 
 
@@ -198,5 +194,5 @@ def test_chunks(folder, monkeypatch):
     parts, _, _ = read(folder)
     np.testing.assert_array_equal(whole.values, parts.values)
     set_cell(folder / SERIES, 3, "Heart Rate", "fast")
-    with pytest.raises(InputError, match=rf"multitask: {SERIES}, line 3, column Heart Rate: 'fast'"):
+    with refused(f"multitask: {SERIES}, line 3, column Heart Rate & 'fast'"):
         read(folder)

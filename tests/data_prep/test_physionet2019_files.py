@@ -10,7 +10,7 @@ import pytest
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.sources import physionet2019
-from ncl_tf.errors import InputError
+from refusals import refused
 
 # One good stay of three hours, to be spoilt.
 HEADER = (
@@ -18,6 +18,7 @@ HEADER = (
     "Bilirubin_direct|Glucose|Lactate|Magnesium|Phosphate|Potassium|Bilirubin_total|TroponinI|Hct|Hgb|PTT|WBC|Fibrinogen|"
     "Platelets|Age|Gender|Unit1|Unit2|HospAdmTime|ICULOS|SepsisLabel"
 )
+
 NAMES = HEADER.split("|")
 
 
@@ -56,58 +57,58 @@ def read(folder: pathlib.Path, text: str | bytes, name: str = "p000002.psv"):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
         ("", "empty file"),
         ("\n\n", "empty file"),
         (HEADER, "no row after the header"),
         (HEADER + "\n", "no row after the header"),
         (HEADER + "\r\n", "no row after the header"),
-        (stay(*GOOD).replace("|", ","), r"line 1: no '\|' in the header 'HR,O2Sat"),
-        (stay(*GOOD).replace("|", "\t"), r"line 1: no '\|' in the header"),
+        (stay(*GOOD).replace("|", ","), "line 1 & '|' & 'HR,O2Sat"),
+        (stay(*GOOD).replace("|", "\t"), "line 1 & '|'"),
         (stay(*GOOD[1:], header=GOOD[0]), "line 1: missing column HR, O2Sat"),
         (stay(*GOOD).replace("Temp|", "Temperature|"), "line 1: missing column Temp; unknown column Temperature"),
         (stay(*GOOD, header=HEADER.removesuffix("|SepsisLabel")), "line 1: missing column SepsisLabel"),
         (stay(*GOOD, header=HEADER + "|Lactate2"), "line 1: unknown column Lactate2"),
-        (stay(*GOOD, header=HEADER.replace("HR|O2Sat", "O2Sat|HR")), "line 1: columns repeat or are in another order"),
-        (stay(GOOD[0], GOOD[1] + "|7", GOOD[2]), r"line 3: 42 cells, expected 41 separated by \|"),
-        (stay(GOOD[0], GOOD[1].replace("|", ","), GOOD[2]), "line 3: 1 cells, expected 41"),
-        (stay(GOOD[0], "", GOOD[1]), "line 3: 1 cells, expected 41"),
-        (stay(*GOOD, ""), "line 5: 1 cells, expected 41"),
-        (spoilt(3, Temp="warm"), "line 3, column Temp: 'warm' is not a number, or NaN"),
-        (spoilt(3, Temp="36,6"), "line 3, column Temp: '36,6' is not a number"),
-        (spoilt(3, Temp="1_000"), "line 3, column Temp: '1_000' is not a number"),
-        (spoilt(3, Temp='"36"'), "line 3, column Temp: '\"36\"' is not a number"),
-        (spoilt(2, Temp=""), "line 2, column Temp: '' is not a number"),
-        (spoilt(4, Lactate="inf"), "line 4, column Lactate: 'inf' is not a number"),
-        (spoilt(4, Lactate="-inf"), "line 4, column Lactate: '-inf' is not a number"),
-        (spoilt(4, Lactate="1e39"), "line 4, column Lactate: '1e39' is not a number"),
-        (spoilt(2, Gender="2"), "line 2, column Gender: '2' is not one of 0, 1, or NaN"),
-        (spoilt(2, Unit2="0.5"), "line 2, column Unit2: '0.5' is not one of 0, 1, or NaN"),
-        (spoilt(4, SepsisLabel="2"), "line 4, column SepsisLabel: '2' is not one of 0, 1$"),
-        (spoilt(4, SepsisLabel="NaN"), "line 4, column SepsisLabel: 'NaN' is not one of 0, 1$"),
-        (spoilt(4, SepsisLabel=""), "line 4, column SepsisLabel: '' is not one of 0, 1$"),
-        (spoilt(4, SepsisLabel="-1"), "line 4, column SepsisLabel: '-1' is not one of 0, 1$"),
-        (spoilt(4, ICULOS="1"), "line 4, column ICULOS: 1 follows 2; hours must rise"),
-        (spoilt(3, ICULOS="1"), "line 3, column ICULOS: 1 follows 1; hours must rise"),
-        (spoilt(3, ICULOS="2.5"), "line 3, column ICULOS: 2.5 is not a whole hour"),
-        (spoilt(3, ICULOS="NaN"), "line 3, column ICULOS: nan is not a whole hour"),
-        (stay(*GOOD).encode() + b"\xff\xfe|" * 40 + b"0\n", "line 5, column HR: '.+' is not a number"),
+        (stay(*GOOD, header=HEADER.replace("HR|O2Sat", "O2Sat|HR")), "line 1 & another order"),
+        (stay(GOOD[0], GOOD[1] + "|7", GOOD[2]), "line 3 & 42 & 41 cells separated by |"),
+        (stay(GOOD[0], GOOD[1].replace("|", ","), GOOD[2]), "line 3 & got 1 & 41 cells"),
+        (stay(GOOD[0], "", GOOD[1]), "line 3 & got 1 & 41 cells"),
+        (stay(*GOOD, ""), "line 5 & got 1 & 41 cells"),
+        (spoilt(3, Temp="warm"), "line 3, column Temp & 'warm' & a number, or NaN"),
+        (spoilt(3, Temp="36,6"), "line 3, column Temp & '36,6' & a number"),
+        (spoilt(3, Temp="1_000"), "line 3, column Temp & '1_000' & a number"),
+        (spoilt(3, Temp='"36"'), "line 3, column Temp & '\"36\"' & a number"),
+        (spoilt(2, Temp=""), "line 2, column Temp & '' & a number"),
+        (spoilt(4, Lactate="inf"), "line 4, column Lactate & 'inf' & a number"),
+        (spoilt(4, Lactate="-inf"), "line 4, column Lactate & '-inf' & a number"),
+        (spoilt(4, Lactate="1e39"), "line 4, column Lactate & '1e39' & a number"),
+        (spoilt(2, Gender="2"), "line 2, column Gender & '2' & one of 0, 1, or NaN"),
+        (spoilt(2, Unit2="0.5"), "line 2, column Unit2 & '0.5' & one of 0, 1, or NaN"),
+        (spoilt(4, SepsisLabel="2"), "line 4, column SepsisLabel & '2' & one of 0, 1"),
+        (spoilt(4, SepsisLabel="NaN"), "line 4, column SepsisLabel & 'NaN' & one of 0, 1"),
+        (spoilt(4, SepsisLabel=""), "line 4, column SepsisLabel & '' & one of 0, 1"),
+        (spoilt(4, SepsisLabel="-1"), "line 4, column SepsisLabel & '-1' & one of 0, 1"),
+        (spoilt(4, ICULOS="1"), "line 4, column ICULOS & 1 after 2"),
+        (spoilt(3, ICULOS="1"), "line 3, column ICULOS & 1 after 1"),
+        (spoilt(3, ICULOS="2.5"), "line 3, column ICULOS & 2.5 & a whole hour"),
+        (spoilt(3, ICULOS="NaN"), "line 3, column ICULOS & nan & a whole hour"),
+        (stay(*GOOD).encode() + b"\xff\xfe|" * 40 + b"0\n", "line 5, column HR & a number"),
     ],
 )  # fmt: skip
-def test_bad_files(tmp_path, text, message):
-    with pytest.raises(InputError, match=rf"p000002\.psv(, |: ){message}"):
+def test_bad_files(tmp_path, text, named):
+    with refused("p000002.psv", named):
         read(tmp_path, text)
 
 
-def test_an_hour_with_a_slip_of_the_pen(tmp_path):
-    with pytest.raises(InputError, match="stay p000002: hours 1 to 30000000; a stay has at most"):
+def test_an_hour_with_a_typing_error(tmp_path):
+    with refused("stay p000002 & 100000 hours & 1 to 30000000"):
         read(tmp_path, spoilt(4, ICULOS="30000000"))
 
 
 @pytest.mark.parametrize("name", ["p2.psv", "p0000002.psv", "patient2.psv", "P000002.psv", "p000002 (1).psv"])
 def test_bad_file_names(tmp_path, name):
-    with pytest.raises(InputError, match=r"\.psv: file name is not pNNNNNN\.psv"):
+    with refused(name, "pNNNNNN.psv"):
         read(tmp_path, stay(*GOOD), name)
 
 
@@ -116,7 +117,7 @@ def test_no_stays_at_all(tmp_path):
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as archive:
         archive.writestr("readme.txt", "nothing here")
     for source in (tmp_path, tmp_path / "empty.zip"):
-        with pytest.raises(InputError, match=rf"no pNNNNNN\.psv file in {source}"):
+        with refused("pNNNNNN.psv", source):
             physionet2019.read_stays([source])
 
 
@@ -124,12 +125,11 @@ def test_the_same_stay_twice(tmp_path):
     read(tmp_path / "a", stay(*GOOD))
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("training/p000002.psv", stay(*GOOD))
-    message = r"b\.zip: training/p000002\.psv: stay p000002 occurs twice; its other file is .*a/p000002\.psv"
-    with pytest.raises(InputError, match=message):
+    with refused("b.zip: training/p000002.psv & stay p000002 & a/p000002.psv"):
         physionet2019.read_stays([tmp_path / "a", tmp_path / "b.zip"])
     (tmp_path / "a" / "again").mkdir()
     (tmp_path / "a" / "again" / "p000001.psv").write_text(stay(*GOOD))
-    with pytest.raises(InputError, match="stay p000001 occurs twice"):
+    with refused("stay p000001 & again/p000001.psv"):
         physionet2019.read_stays([tmp_path / "a"])
 
 
@@ -154,7 +154,7 @@ def test_a_variant_is_not_blamed_for_the_fault_of_another_file(tmp_path):
     """Labels written as 0.00 and a lower-case nan are fine; the search for the fault must not stop there."""
     variant = spoilt(3, SepsisLabel="0.00", Temp="nan")
     (tmp_path / "p000004.psv").write_text(spoilt(3, Temp="warm"))
-    with pytest.raises(InputError, match=r"p000004\.psv, line 3, column Temp: 'warm'"):
+    with refused("p000004.psv, line 3, column Temp & 'warm'"):
         read(tmp_path, variant)
 
 

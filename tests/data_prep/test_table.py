@@ -16,7 +16,7 @@ from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.sources import physionet2019, table
 from ncl_tf.data.splits import SPLITS, random_split
-from ncl_tf.errors import InputError
+from refusals import refused
 
 STATIC = ("Gender", "Unit1", "Unit2", "Age", "HospAdmTime")
 RANGES = {
@@ -164,97 +164,97 @@ def test_a_small_table_by_hand(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "named"),
     [
-        ("10,1,train,,f", "10,1,train,fast,f", "line 3, column HR: 'fast' is not a number"),
-        ("10,1,train,,f", "10,1,train,inf,f", "line 3, column HR: 'inf' is not a number"),
-        ("90,m,HOME", "90,m,Garden", "line 4, column ward: 'Garden' is not one of 'icu', 'ward', 'home'"),
-        ("90,m,HOME", "90,1,HOME", "line 4, column sex: '1' is not one of 'female', 'male', 'f', 'M'"),
-        ("NaN,,home,1,2", "NaN,,home,2,2", "line 6, column ill: 2 is not a label; allowed are 0, 1 and empty"),
-        ("NaN,,home,1,2", "NaN,,home,1,soon", "line 6, column left: 'soon' is not a number"),
-        ("9,7,val", "9,5,val", r"line 5: stay 9, hour 5 occurs twice; before at .*hourly\.csv, line 4"),
-        ("9,7,val", "9,7.5,val", "line 5, column t: 7.5 is not a whole hour"),
-        ("9,7,val", "9,,val", "line 5, column t: nan is not a whole hour"),
-        ("9,7,val", "9,noon,val", "line 5, column t: 'noon' is not a number"),
-        ("9,7,val", ",7,val", "line 5, column id: empty"),
-        ("9,7,val", "9,7,valid", "line 5, column part: 'valid' is not one of train, val, test"),
-        ("9,7,val", "9,7,train", r"line 5, column part: 'train', but stay 9 is in 'val' at .*hourly\.csv, line 4"),
-        ("91,Male", "91,f", r"line 5, column sex: 'f', but stay 9 has 'm' at .*hourly\.csv, line 4; a static channel"),
-        ("test", "val", "column part puts no stay into 'test'"),
-        ("9,7,val", "\n9,7,val", "line 5, column t: nan is not a whole hour"),
+        ("10,1,train,,f", "10,1,train,fast,f", "line 3, column HR & 'fast' & a number"),
+        ("10,1,train,,f", "10,1,train,inf,f", "line 3, column HR & 'inf' & a number"),
+        ("90,m,HOME", "90,m,Garden", "line 4, column ward & 'Garden' & one of 'icu', 'ward', 'home'"),
+        ("90,m,HOME", "90,1,HOME", "line 4, column sex & '1' & one of 'female', 'male', 'f', 'M'"),
+        ("NaN,,home,1,2", "NaN,,home,2,2", "line 6, column ill & got 2 & 0, 1 or empty"),
+        ("NaN,,home,1,2", "NaN,,home,1,soon", "line 6, column left & 'soon' & a number"),
+        ("9,7,val", "9,5,val", "hourly.csv, line 5 & stay 9, hour 5 & hourly.csv, line 4"),
+        ("9,7,val", "9,7.5,val", "line 5, column t & 7.5 & a whole hour"),
+        ("9,7,val", "9,,val", "line 5, column t & nan & a whole hour"),
+        ("9,7,val", "9,noon,val", "line 5, column t & 'noon' & a number"),
+        ("9,7,val", ",7,val", "line 5, column id & empty"),
+        ("9,7,val", "9,7,valid", "line 5, column part & 'valid' & one of train, val, test"),
+        ("9,7,val", "9,7,train", "line 5, column part & 'train' & stay 9 & 'val' & hourly.csv, line 4"),
+        ("91,Male", "91,f", "line 5, column sex & 'f' & stay 9 & 'm' & hourly.csv, line 4 & static"),
+        ("test", "val", "column part & 'test'"),
+        ("9,7,val", "\n9,7,val", "line 5, column t & nan & a whole hour"),
         ("9,7,val", "9,7,val,8", "Row #5: Expected 9 columns, got 10"),
-        ("9,7,val", "9,7000000,val", "stay 9: hours 5 to 7000000; a stay has at most"),
-        ("9,7,val", "9,1e30,val", r"stay 9: hours 5 to 1\d{30}; a stay has at most"),
-        (",HR,", ",Pulse,", r"hourly\.csv: no column 'HR', which the schema names; it has id, t, part, Pulse"),
-        ("id,t,", "stay,t,", r"hourly\.csv: no column 'id'"),
-        (",left,", ",rest,", r"hourly\.csv: no column 'left'"),
-        (",part,", ",group,", r"hourly\.csv: no column 'part'"),
-        (",unused", ",HR", r"hourly\.csv: two columns 'HR'"),
-        (",", ";", r"hourly\.csv: no column 'id', which the schema names; it has id;t;part.*; commas separate columns"),
-        (TABLE.split("\n", 1)[1], "", r"hourly\.csv: no rows"),
-        (TABLE, "", r"hourly\.csv: cannot be read as a table \(Empty CSV file\)"),
+        ("9,7,val", "9,7000000,val", "stay 9 & 100000 hours & 5 to 7000000"),
+        ("9,7,val", "9,1e30,val", "stay 9 & 100000 hours & 5 to 1000000000000000019884624838656"),
+        (",HR,", ",Pulse,", "hourly.csv & one column 'HR' & got 0 & id, t, part, Pulse"),
+        ("id,t,", "stay,t,", "hourly.csv & one column 'id' & got 0"),
+        (",left,", ",rest,", "hourly.csv & one column 'left' & got 0"),
+        (",part,", ",group,", "hourly.csv & one column 'part' & got 0"),
+        (",unused", ",HR", "hourly.csv & one column 'HR' & got 2"),
+        (",", ";", "hourly.csv & one column 'id' & id;t;part & commas separate columns"),
+        (TABLE.split("\n", 1)[1], "", "hourly.csv: no rows"),
+        (TABLE, "", "hourly.csv & Empty CSV file"),
     ],
 )
-def test_bad_tables(tmp_path, old, new, message):
+def test_bad_tables(tmp_path, old, new, named):
     assert old in TABLE
-    with pytest.raises(InputError, match=message):
+    with refused(named):
         read(tmp_path, TABLE.replace(old, new))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "named"),
     [
         ('stay = "id"', "", "top level: key 'stay' is missing"),
-        ('stay = "id"', "stay = 3", "top level: stay is 3, expected a text"),
-        ("[[tasks]]", "[[labels]]", "top level: unknown key 'labels'; allowed are name, stay"),
-        (CHANNELS_AND_TASKS, "channels = []\n" + TASKS, "needs at least one channel and one task"),
-        (CHANNELS_AND_TASKS, 'channels = ["HR"]\n' + TASKS, r"channels is \['HR'\], expected a list of tables"),
-        (CHANNELS_AND_TASKS, 'channels = "HR"\n' + TASKS, "channels is 'HR', expected a list of tables"),
-        ("low = 10", "lowest = 10", "channel 1: unknown key 'lowest'; allowed are name, kind, static, low"),
-        ("low = 10", 'low = "ten"', "channel 1: low is 'ten', expected a number"),
-        ("low = 10", "low = 400", "channel 'HR': low 400 is not below high 300"),
-        ("static = true", 'static = "yes"', "channel 2: static is 'yes', expected true or false"),
-        ('"categorical"', '"category"', "channel 'sex': kind 'category' is not one of continuous, categorical"),
-        ('["female", "male"]', '"female"', "channel 2: levels is 'female', expected a list of texts or numbers"),
-        ('["female", "male"]', '["female", "female"]', r"channel 2: levels \['female', 'female'\] repeat a value"),
-        ('["female", "male"]', '["a", "b", "A"]', "channel 'sex': spelling 'a' occurs twice"),
+        ('stay = "id"', "stay = 3", "top level & stay & a text & got 3"),
+        ("[[tasks]]", "[[labels]]", "top level & 'labels' & name, stay"),
+        (CHANNELS_AND_TASKS, "channels = []\n" + TASKS, "at least one channel and one task"),
+        (CHANNELS_AND_TASKS, 'channels = ["HR"]\n' + TASKS, "channels & ['HR'] & a list of tables"),
+        (CHANNELS_AND_TASKS, 'channels = "HR"\n' + TASKS, "channels & 'HR' & a list of tables"),
+        ("low = 10", "lowest = 10", "channel 1 & 'lowest' & name, kind, static, low"),
+        ("low = 10", 'low = "ten"', "channel 1: low & 'ten' & a number"),
+        ("low = 10", "low = 400", "channel 'HR' & low & high & 400 and 300"),
+        ("static = true", 'static = "yes"', "channel 2: static & 'yes' & true or false"),
+        ('"categorical"', '"category"', "channel 'sex': kind & 'category' & one of continuous, categorical"),
+        ('["female", "male"]', '"female"', "channel 2: levels & 'female' & a list of texts or numbers"),
+        ('["female", "male"]', '["female", "female"]', "channel 2: levels & ['female', 'female']"),
+        ('["female", "male"]', '["a", "b", "A"]', "channel 'sex': spelling 'a' & one level"),
         (
             '["female", "male"]',
             '["NA", "male"]',
-            "channel 2: 'NA' cannot be a level .*: in a table it means a missing value",
+            "channel 2: levels & 'NA' & a missing value",
         ),
         (
             '["female", "male"]\nspellings = { f = "female", M = "male" }',
             "[0, 1]\nspellings = { NA = 0 }",
-            "channel 2: 'NA' cannot be a level or its spelling",
+            "channel 2: levels & 'NA' & a missing value",
         ),
-        ('M = "male"', 'nan = "male"', "channel 2: 'nan' cannot be a level or its spelling"),
-        ('M = "male"', 'M = "man"', r"spelling 'M' means level man, which is not one of \['female', 'male'\]"),
-        ('kind = "categorical"\nstatic', "static", r"got kind 'continuous' with levels \['female', 'male'\]"),
-        ('{ f = "female", M = "male" }', "3", "channel 2: spellings is 3, expected a table"),
-        ("edges = [24, 48]", "edges = [48, 24]", "task 'left': kind 'bins' has one or more rising edges"),
-        ("edges = [24, 48]", 'edges = ["24"]', r"task 2: edges is \['24'\], expected a list of numbers"),
-        ('name = "left"', 'name = "left/alive"', "task 'left/alive': the name must not be empty or have a '/'"),
-        ('name = "left"', 'name = "HR"', "names used twice among channels and tasks: HR"),
-        ('name = "small"', "name = small", "not a TOML file: .*line 2"),
+        ('M = "male"', 'nan = "male"', "channel 2: levels & 'nan' & a missing value"),
+        ('M = "male"', 'M = "man"', "spelling 'M' & man & ['female', 'male']"),
+        ('kind = "categorical"\nstatic', "static", "kind 'continuous' & levels ['female', 'male']"),
+        ('{ f = "female", M = "male" }', "3", "channel 2: spellings & got 3 & a table"),
+        ("edges = [24, 48]", "edges = [48, 24]", "task 'left' & one or more rising edges & [48, 24]"),
+        ("edges = [24, 48]", 'edges = ["24"]', "task 2: edges & ['24'] & a list of numbers"),
+        ('name = "left"', 'name = "left/alive"', "'left/alive' & '/'"),
+        ('name = "left"', 'name = "HR"', "channels and tasks & 'HR'"),
+        ('name = "small"', "name = small", "TOML & line 2"),
     ],
 )
-def test_bad_schemas(tmp_path, old, new, message):
+def test_bad_schemas(tmp_path, old, new, named):
     assert old in SCHEMA
-    with pytest.raises(InputError, match=rf"schema\.toml: .*{message}"):
+    with refused("schema.toml", named):
         read(tmp_path, schema=SCHEMA.replace(old, new))
 
 
 def test_files_that_are_none(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: cannot be read \(No such file"):
+    with refused("none.toml & No such file"):
         table.read_schema(tmp_path / "none.toml")
-    with pytest.raises(InputError, match=r"none\.csv: cannot be read as a table"):
+    with refused("none.csv"):
         table.read_table(tmp_path / "none.csv")
     (tmp_path / "hourly.parquet").write_text("no parquet")
-    with pytest.raises(InputError, match=r"hourly\.parquet: cannot be read as a table"):
+    with refused("hourly.parquet"):
         table.read_table(tmp_path / "hourly.parquet")
     (tmp_path / "hourly.xlsx").write_text("a spreadsheet")
-    with pytest.raises(InputError, match=r"hourly\.xlsx: the table must be a \.csv or \.parquet file"):
+    with refused("hourly.xlsx & .csv or .parquet"):
         table.read_table(tmp_path / "hourly.xlsx")
 
 
@@ -262,13 +262,13 @@ def test_columns_that_hold_no_cells(tmp_path):
     (tmp_path / "schema.toml").write_text(SCHEMA)
     (tmp_path / "hourly.csv").write_text(TABLE)
     good = table.read_table(tmp_path / "hourly.csv")
-    for column, values, message in [
-        ("HR", pa.array([[80]] * len(good)), "row 0, column HR: of type list<.*>; expected are numbers or texts"),
-        ("id", pa.array([10.0, 10.0, float("nan"), *[9.0] * (len(good) - 3)]), "row 2, column id: empty"),
+    for column, values, named in [
+        ("HR", pa.array([[80]] * len(good)), "row 0, column HR & list< & numbers or texts"),
+        ("id", pa.array([10.0, 10.0, float("nan"), *[9.0] * (len(good) - 3)]), "row 2, column id & empty"),
     ]:
         bad = good.set_column(good.column_names.index(column), column, values)
         pa.parquet.write_table(bad, tmp_path / "hourly.parquet")
-        with pytest.raises(InputError, match=message):
+        with refused(named):
             table.read_stays(tmp_path / "hourly.parquet", *table.read_schema(tmp_path / "schema.toml"), seed=0)
 
 

@@ -59,7 +59,7 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"task": "mortality"}, "no task 'mortality'; this cohort has sepsis"),
+        ({"task": "mortality"}, "task must be one of sepsis, got 'mortality'"),
         ({"labels": 0.0}, "the fraction of labels is 0.0; allowed: above 0, up to 1"),
         ({"labels": 1.5}, "the fraction of labels is 1.5; allowed: above 0, up to 1"),
         ({"labels": 0.05}, "training stays with a positive hour is no stay at all"),

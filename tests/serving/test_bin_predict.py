@@ -157,10 +157,10 @@ def test_many_hours_are_scored_in_batches_of_whole_stays(model, stays, monkeypat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda cells: cells.__setitem__(0, "inf"), "line 3, column HR: 'inf' is not a number, or NaN"),
-        (lambda cells: cells.__setitem__(35, "2"), "line 3, column Gender: '2' is not one of 0, 1, or NaN"),
-        (lambda cells: cells.__setitem__(39, "1"), "line 3, column ICULOS: 1 follows"),
-        (lambda cells: cells.pop(), "line 3: 40 cells, expected 41"),
+        (lambda cells: cells.__setitem__(0, "inf"), "line 3, column HR: must be a number, or NaN, got 'inf'"),
+        (lambda cells: cells.__setitem__(35, "2"), "line 3, column Gender: must be one of 0, 1, or NaN, got '2'"),
+        (lambda cells: cells.__setitem__(39, "1"), "line 3, column ICULOS: .*got 1 after"),
+        (lambda cells: cells.pop(), "line 3: must have 41 cells .*got 40"),
     ],
 )
 def test_errors_name_the_place_in_a_bad_file(model, stays, tmp_path, change, message):
@@ -176,9 +176,9 @@ def test_errors_name_the_place_in_a_bad_file(model, stays, tmp_path, change, mes
 
 def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_cohort, tmp_path):
     (tmp_path / "hourly.csv").write_text("stay,hour,HR\n1,0,80\n")
-    with pytest.raises(InputError, match="no column 'ICULOS', which the model wants; it has stay, hour, HR"):
+    with pytest.raises(InputError, match="one column 'ICULOS', .*got 0 among stay, hour, HR"):
         raw.read_raw([tmp_path / "hourly.csv"], model.dataset, "stay", None)
-    with pytest.raises(InputError, match="a table or a cohort is scored alone"):
+    with pytest.raises(InputError, match="hourly.csv: .*the only --input"):
         raw.read_raw([tmp_path / "hourly.csv", stays], model.dataset, "stay", None)
     with pytest.raises(InputError, match="channels that the challenge's .psv files do not have: Height, Hours"):
         raw.read_raw([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)

@@ -80,8 +80,16 @@ def test_by_hand(small):
         ((0, 0), 2, "row 0, hour 5, channel sex: must be one of 0, 1, got 2"),
         ((2, 3), 3.5, "row 2, hour 7, channel GCS: must be one of 3, 4, 5, got 3.5"),
         ((2, 1), 6, "row 2, hour 6, channel hour: must be a whole hour, one after the hour of the row before, got 6"),
-        ((1, 1), NAN, "row 1, hour nan, channel hour: must be a whole hour, one after the hour of the row before, got nan"),
-        ((0, 1), 4.5, "row 0, hour 4.5, channel hour: must be a whole hour, one after the hour of the row before, got 4.5"),
+        (
+            (1, 1),
+            NAN,
+            "row 1, hour nan, channel hour: must be a whole hour, one after the hour of the row before, got nan",
+        ),
+        (
+            (0, 1),
+            4.5,
+            "row 0, hour 4.5, channel hour: must be a whole hour, one after the hour of the row before, got 4.5",
+        ),
     ],
 )
 def test_values_that_cannot_be_right_are_refused(small, cell, value, message):

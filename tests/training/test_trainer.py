@@ -236,9 +236,9 @@ def test_another_configuration_or_cohort_is_refused(
         ("report_every", 0, "report_every is 0; allowed: 1 or more"),
         ("seed", -1, "seed is -1; allowed: 0 to 4294967295"),
         ("seed", "one", "train.seed is 'one'; allowed: int"),
-        ("cohort", "nowhere.h5", "nowhere.h5: no such file; `bin/prepare --help` says how to make a cohort"),
+        ("cohort", "nowhere.h5", "nowhere.h5: no such file; `bin/prepare --help` shows how to make a cohort"),
         ("cohort", None, "train.cohort is None; allowed: str"),
-        ("task", "mortality", "no task 'mortality'; this cohort has sepsis"),
+        ("task", "mortality", "task must be one of sepsis, got 'mortality'"),
         ("train.warmup", 2, "warmup is 2; allowed: 0 to 1"),
         ("train.highest_rate", 0, "lowest_rate is 1e-05 and highest_rate 0; allowed: "),
         ("augmentation.layers", ["cut"], "augmentation.layers names 'cut'; allowed: cutout, crop, "),
@@ -298,7 +298,7 @@ def test_references_that_are_none_are_refused(bindings, message, cohort: pathlib
 
 def test_labels_that_the_cohort_does_not_have_are_refused(cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
     message = refusal(tmp_path / "run", cohort, "mimic3_benchmark/ncl_y_decompensation")
-    assert message == f"{cohort}: no task 'decompensation'; this cohort has sepsis"
+    assert message == f"{cohort}: task must be one of sepsis, got 'decompensation'"
 
 
 def test_a_folder_with_other_files_is_refused(cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -130,7 +130,7 @@ def _series(
 def _coma_scores(alertness: np.ndarray, assessed: np.ndarray, system: np.ndarray) -> dict[str, list[str]]:
     """Texts of the coma scale [rows], empty where not `assessed`; `system` 0 or 1 picks the spelling.
 
-    MetaVision gives the total beside the three scores, CareVue does not.
+    MetaVision records the total beside the three scores, CareVue does not.
     """
     columns, total = {}, np.zeros(len(alertness))
     for column, spellings in COMA_SCALE.items():

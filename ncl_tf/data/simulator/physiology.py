@@ -1,7 +1,7 @@
 """The simulated patients: who they are, how ill they are hour by hour, and what that does to vitals and labs.
 
-As in a real ward, patients differ from one another more than any one of them changes. By design, a single hour says
-little and the change against the patient's own past says a lot. Two things see to that: wide baselines, and `frailty`,
+As in a real ward, patients differ from one another more than any one of them changes. By design, a single hour contains
+little information and the change against the patient's own past a lot. Two things ensure that: wide baselines, and `frailty`,
 which shifts a patient's baseline for good into the direction in which acute illness shifts it for hours.
 """
 
@@ -16,11 +16,11 @@ FRAILTY = 0.7  # correlation of frailty with the baselines of what illness chang
 class Driver(NamedTuple):
     """One simulated quantity: standard deviations `between` and `within` patients, and its shift at illness 1.
 
-    With `log`, centre is a median and the other numbers are differences of logarithms. `memory` is the correlation
+    With `log`, center is a median and the other numbers are differences of logarithms. `memory` is the correlation
     of the noise from one hour to the next, `rhythm` the amplitude of the 24-hour wave, highest at 5 p.m.
     """
 
-    centre: float
+    center: float
     between: float
     within: float
     illness: float = 0.0
@@ -90,7 +90,7 @@ class Patients:
     response: np.ndarray  # by how much illness moves each driver, relative to the table
 
     def take(self, index: np.ndarray) -> "Patients":
-        """The patients at these places; one patient may come several times."""
+        """Select patients by their positions; a patient may be selected several times."""
         return Patients(*(getattr(self, field.name)[index] for field in dataclasses.fields(self)))
 
 
@@ -146,7 +146,7 @@ def vitals_and_labs(
         for pattern, strength in zip(TRANSIENTS, passing, strict=True):
             if name in pattern:
                 deviation += pattern[name] * strength
-        values[name] = driver.centre * np.exp(deviation) if driver.log else driver.centre + deviation
+        values[name] = driver.center * np.exp(deviation) if driver.log else driver.center + deviation
     values |= _derived(rng, values)
     return {name: np.clip(value, *LIMITS.get(name, (None, None))) for name, value in values.items()}
 
@@ -157,7 +157,7 @@ def _transients(rng: np.random.Generator, count: int, hours: int) -> list[np.nda
     for _ in TRANSIENTS:
         start = rng.exponential(60, (count, 1))
         duration = rng.uniform(4, 12, (count, 1))
-        since = np.mod(np.arange(hours) - start, 72)  # comes again at the same distance
+        since = np.mod(np.arange(hours) - start, 72)  # repeats every 72 hours
         bump = np.sin(np.pi * np.minimum(since / duration, 1))
         strengths.append(np.where(np.arange(hours) >= start, bump, 0) * rng.lognormal(0, 0.3, (count, 1)))
     return strengths

@@ -80,7 +80,7 @@ def draw_stays(rng: np.random.Generator, first: int, count: int) -> list[StayFil
     columns = {}
     for name, how in CHANNELS.items():
         columns[name] = texts(np.where(measured[name], values[name], np.nan)[within], how.decimals)
-    surgical = np.where(rng.random(count) < 0.5, rng.random(count) < 0.5, np.nan)  # half of the stays do not say
+    surgical = np.where(rng.random(count) < 0.5, rng.random(count) < 0.5, np.nan)  # unknown in half of the stays
     others = {
         "Age": patients.age[:, None],
         "Gender": patients.male[:, None],
@@ -104,7 +104,7 @@ def _courses(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarr
     """Lengths in hours [stays], first positive hour [stays] (far beyond the end if none), illness [stays, hours].
 
     Sepsis begins 6 to 18 hours before the first positive label and grows until the record ends, a few hours after
-    its clinical onset. Onsets are spread so that neither the hour nor the length of a record gives them away.
+    its clinical onset. Onsets are spread so that neither the hour nor the length of a record predicts them.
     """
     lengths = np.clip(rng.lognormal(np.log(44), 0.5, count), 14, 160).astype(int)
     septic = np.arange(0, count, ROUND) + rng.integers(0, ROUND, count // ROUND)

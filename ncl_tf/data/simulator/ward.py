@@ -17,7 +17,7 @@ from ncl_tf.data.simulator.folder import MARKER, check_folder
 from ncl_tf.errors import InputError
 
 FORMS = {"physionet2019": physionet2019, "mimic3_benchmark": mimic3_benchmark}
-VERSION = 1  # to be raised whenever the same seed gives other bytes
+WARD_VERSION = 1  # raised whenever the same seed yields other bytes
 BLOCK = 252  # stays drawn together: whole rounds of nine, in which both forms share out their outcomes
 MOST = 999_999  # stays: file names have six digits
 
@@ -30,12 +30,12 @@ def write_ward(
     progress: Callable[[int], Any] = lambda written: None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Simulates `stays` stays and writes them into the folder `output`, which appears only when all is written.
+    """Simulate stays and write them into the folder `output`, which appears only when all is written.
 
     Args:
       stays: number of stays, 1 to 999,999.
-      seed: at least 0. The same (stays, seed, form) give the same bytes; fewer stays are the first of more stays.
-      output: an empty folder, or one that is still to be made.
+      seed: at least 0. The same (stays, seed, form) yield the same bytes; a smaller ward is the beginning of a larger one.
+      output: an empty folder, or a new one.
       form: "physionet2019" (one pNNNNNN.psv per stay) or "mimic3_benchmark" (train/, test/ and the list files).
       progress: called with the number of stays just written, for a progress bar.
       overwrite: whether `output` may be a simulated ward, which is replaced; never anything else.
@@ -45,15 +45,15 @@ def write_ward(
       positive_hours (septic, or dying within 24 hours).
     """
     if not 1 <= stays <= MOST:
-        raise InputError(f"stays is {stays}; a ward has 1 to {MOST} stays")
+        raise InputError(f"stays must be 1 to {MOST}, got {stays}")
     if seed < 0:
-        raise InputError(f"seed is {seed}; seeds are whole numbers from 0")
+        raise InputError(f"seed must be 0 or more, got {seed}")
     if form not in FORMS:
-        raise InputError(f"form is {form!r}; known forms: {', '.join(FORMS)}")
+        raise InputError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     check_folder(output, overwrite)
     with files.atomic_folder(output) as folder:
         counts = _write_stays(stays, seed, folder, form, progress)
-        summary = {"form": form, "stays": stays, "seed": seed, "version": VERSION, **counts}
+        summary = {"form": form, "stays": stays, "seed": seed, "version": WARD_VERSION, **counts}
         files.write_json(folder / MARKER, summary)
     return summary
 

@@ -1,4 +1,4 @@
-"""Folders, zip and tar files and single files as one thing: named files, read without unpacking anything to disk."""
+"""One interface to folders, zip and tar files and single files: named files, read without unpacking to disk."""
 
 import lzma
 import pathlib
@@ -17,9 +17,9 @@ Files = Iterator[tuple[str, Callable[[], bytes]]]  # (name inside the source, fu
 
 
 def open_source(path: pathlib.Path, suffix: str) -> Files:
-    """All files of a folder, zip or tar whose name ends in `suffix`, each with a function that reads its bytes.
+    """List all files of a folder, zip or tar whose name ends in `suffix`, each with a function that reads its bytes.
 
-    The path of one such file gives that file.
+    The path may also be that of one such file.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
@@ -33,16 +33,15 @@ def open_source(path: pathlib.Path, suffix: str) -> Files:
         if not path.name.endswith(ARCHIVES):
             kind = f"a {path.suffix} file" if path.suffix else "a file of another kind"
             raise InputError(
-                f"{path}: {kind}; expected is a folder, zip or tar of {suffix} files, or one such file"
+                f"{path}: must be a folder, zip or tar of {suffix} files, or one such file, got {kind}"
             ) from error
         raise InputError(
-            f"{path}: neither a folder nor a whole zip or tar file ({error}); "
-            "a truncated download looks like this, fetch it again"
+            f"{path}: must be a folder or a complete zip or tar file ({error}); if it is a truncated download, fetch it again"
         ) from error
 
 
 def is_ward(path: pathlib.Path, suffix: str) -> bool:
-    """Whether it is a simulated ward, or an archive of one: above all its files lies the one that says so."""
+    """Whether it is a simulated ward, or an archive of one: its marker is in a folder above all of its files."""
     if path.name.endswith(suffix):
         return False
     wards = {pathlib.PurePosixPath(name).parent for name, _ in open_source(path, MARKER)}
@@ -100,4 +99,4 @@ def _tar(path: pathlib.Path, suffix: str) -> Files:
 def _check_member(path: pathlib.Path, name: str) -> None:
     parts = pathlib.PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts:
-        raise InputError(f"{path}: member {name!r} points outside of its folder; such an archive is not to be trusted")
+        raise InputError(f"{path}: member {name!r} points outside of its folder; do not trust such an archive")

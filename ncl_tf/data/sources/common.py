@@ -1,4 +1,4 @@
-"""What readers share: a progress bar, and texts and numbers of files."""
+"""Helpers of all readers: a progress bar, line ends and numbers."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -13,19 +13,19 @@ from ncl_tf.errors import InputError
 
 
 def progress(items: Iterable, what: str, unit: str = "stays", **arguments) -> tqdm:
-    """A progress bar on standard error."""
+    """Show a progress bar on standard error."""
     return tqdm(items, desc=what, unit=f" {unit}", file=sys.stderr, **arguments)
 
 
 def with_newlines(text: bytes) -> bytes:
-    """The text with every line, the last one too, ended by a newline character, whatever system wrote it."""
+    """End every line, the last one too, with a newline character, whatever system wrote the text."""
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return text if text.endswith(b"\n") else text + b"\n"
 
 
 def numbers(column: pa.ChunkedArray, channel: Channel, place: Callable[[int], str]) -> np.ndarray:
-    """A column of texts or numbers -> float64 [rows], NaN where null; a cell that means nothing is told with its place."""
+    """Convert a column of texts or numbers to float64 [rows], NaN where null; an error names the place of a bad cell."""
     if pa.types.is_floating(column.type):
         column = pa.compute.if_else(pa.compute.is_nan(column), None, column)
     if not pa.types.is_string(column.type):
@@ -33,7 +33,7 @@ def numbers(column: pa.ChunkedArray, channel: Channel, place: Callable[[int], st
             column = column.cast(pa.string())
         except pa.ArrowException as error:
             raise InputError(
-                f"{place(0)}, column {channel.name}: of type {column.type}; expected are numbers or texts"
+                f"{place(0)}, column {channel.name}: must hold numbers or texts, got type {column.type}"
             ) from error
     texts = column.combine_chunks().dictionary_encode()
     codes = np.full(len(texts.dictionary) + 1, np.nan)  # the last one is for null
@@ -42,5 +42,5 @@ def numbers(column: pa.ChunkedArray, channel: Channel, place: Callable[[int], st
             codes[index] = channel.code(text)
         except ValueError as error:
             row = texts.indices.to_pylist().index(index)
-            raise InputError(f"{place(row)}, column {channel.name}: {text!r} is not {channel.allowed}") from error
+            raise InputError(f"{place(row)}, column {channel.name}: must be {channel.allowed}, got {text!r}") from error
     return codes[texts.indices.fill_null(-1).to_numpy()]

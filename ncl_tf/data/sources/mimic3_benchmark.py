@@ -59,7 +59,7 @@ class Multitask:
         return cls(str(path), files, lists)
 
     def series(self, split: str, filename: str) -> str:
-        """Name of a stay's series; the validation stays lie in train/."""
+        """Find the name of a stay's series; the validation stays are in train/."""
         name = f"{'test' if split == 'test' else 'train'}/{filename}"
         if name not in self.files:
             raise InputError(f"{self.where}: {split}_listfile.csv names {filename}, but there is no {name}")
@@ -67,18 +67,18 @@ class Multitask:
 
 
 def read_listfile(data: bytes, where: str) -> list[Row]:
-    """The stays that a listfile names."""
+    """Read the stays that a listfile names."""
     header, *lines = [line.split(",") for line in data.decode(errors="replace").splitlines()] or [[]]
     for column in LISTFILE_COLUMNS:
         if column not in header:
-            raise InputError(f"{where}, line 1: no column {column!r}; it has {', '.join(header) or 'none'}")
+            raise InputError(f"{where}, line 1: must have a column {column!r}, got {', '.join(header) or 'none'}")
     if not lines:
         raise InputError(f"{where}: no stays")
     rows = []
     for number, cells in enumerate(lines, start=2):
         place = f"{where}, line {number}"
         if len(cells) != len(header):
-            raise InputError(f"{place}: {len(cells)} cells, expected {len(header)} separated by commas")
+            raise InputError(f"{place}: must have {len(header)} cells separated by commas, got {len(cells)}")
         row = dict(zip(header, cells, strict=True))
         try:
             row["hours"] = float(row["length of stay"])
@@ -86,14 +86,14 @@ def read_listfile(data: bytes, where: str) -> list[Row]:
             row["hours"] = np.nan
         if not 0 <= row["hours"] < LONGEST_STAY:
             raise InputError(
-                f"{place}, column length of stay: {row['length of stay']!r} is not a number of hours below {LONGEST_STAY}"
+                f"{place}, column length of stay: must be hours below {LONGEST_STAY}, got {row['length of stay']!r}"
             )
         rows.append({**row, "where": place})
     return rows
 
 
 def read_label_lists(row: Row, length: int, shift: int) -> np.ndarray:
-    """Labels of one stay [length, tasks]: entry j on row j + shift; masked and absent entries are NaN."""
+    """Read the labels of one stay [length, tasks]: entry j on row j + shift; masked and absent entries are NaN."""
     labels = np.full((length, len(MIMIC3_BENCHMARK.tasks)), np.nan, np.float32)
     for position, task in enumerate(MIMIC3_BENCHMARK.tasks):
         column = LABEL_COLUMNS[task.name]
@@ -101,27 +101,29 @@ def read_label_lists(row: Row, length: int, shift: int) -> np.ndarray:
         try:
             entries = np.array(row[column].split(";") if row[column] else [], float)
         except ValueError as error:
-            raise InputError(f"{place}: {error}; allowed are numbers separated by ;") from error
+            raise InputError(f"{place}: must be numbers separated by ; ({error})") from error
         if len(entries) % 2:
-            raise InputError(f"{place}: {len(entries)} entries, but as many masks as labels make an even number")
+            raise InputError(f"{place}: must have as many masks as labels, got {len(entries)} entries in all")
         masks, values = np.split(entries, 2)
         for mask in masks[~np.isin(masks, (0, 1))]:
             raise InputError(
-                f"{place}: mask {mask:g}; allowed are 0 and 1 (the list has masks first, then as many labels)"
+                f"{place}: masks must be 0 or 1, got {mask:g} (the list has masks first, then as many labels)"
             )
         sound = np.isin(values, (0, 1)) if task.kind == "binary" else np.isfinite(values)
         for value in values[(masks == 1) & ~sound]:
-            allowed = "0 and 1" if task.kind == "binary" else "numbers of hours"
-            raise InputError(f"{place}: label {value:g}; allowed are {allowed}")
+            allowed = "0 or 1" if task.kind == "binary" else "numbers of hours"
+            raise InputError(f"{place}: labels must be {allowed}, got {value:g}")
         if len(masks) > np.floor(row["hours"]) + 1:
-            raise InputError(f"{place}: {len(masks)} labels for the hours 0 to {np.floor(row['hours']):g} of the stay")
+            raise InputError(
+                f"{place}: must have labels for the hours 0 to {np.floor(row['hours']):g}, got {len(masks)}"
+            )
         values = np.where(masks == 1, values, np.nan)[: length - shift]
         labels[shift : shift + len(values), position] = values
     return labels
 
 
 def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Many series at once -> rows of each, time [rows] and raw values [rows, channels]; faults are told with their place."""
+    """Parse many series at once: rows of each, time [rows], raw values [rows, channels]; errors name the place of a fault."""
     texts = [common.with_newlines(text) for text in texts]
     headers, bodies = zip(*(text.partition(b"\n")[::2] for text in texts), strict=True)
     for header, body, place in zip(headers, bodies, where, strict=True):
@@ -145,14 +147,12 @@ def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.n
     for row in np.flatnonzero(np.isnan(time)):
         raise InputError(f"{place(row)}, column Hours: empty")
     for row in np.flatnonzero(steps < 0) + 1:
-        raise InputError(
-            f"{place(row)}, column Hours: {time[row]:g} follows {time[row - 1]:g}; hours must not go backwards"
-        )
+        raise InputError(f"{place(row)}, column Hours: must not fall, got {time[row]:g} after {time[row - 1]:g}")
     return lengths, time, np.stack(list(columns.values()), axis=1).astype(np.float32)
 
 
 def check_header(header: bytes, where: str) -> None:
-    """Refuses a first line that has not each column once."""
+    """Refuse a first line that does not have each column once."""
     if not header:
         raise InputError(f"{where}: empty file, or its first line is")
     names = header.decode(errors="replace").split(",")
@@ -163,11 +163,11 @@ def check_header(header: bytes, where: str) -> None:
     }
     for fault, found in faults.items():
         if found:
-            raise InputError(f"{where}, line 1: {fault} {', '.join(found)}; expected are {','.join(CHANNELS)}")
+            raise InputError(f"{where}, line 1: {fault} {', '.join(found)}; the columns must be {','.join(CHANNELS)}")
 
 
 def read_cells(lines: bytes, names: list[str], place: Callable[[int], str]) -> pa.Table:
-    """Lines of comma-separated cells as a table of texts, null where empty."""
+    """Read lines of comma-separated cells as a table of texts, null where empty."""
     try:
         return pa.csv.read_csv(
             io.BytesIO(lines),
@@ -181,12 +181,14 @@ def read_cells(lines: bytes, names: list[str], place: Callable[[int], str]) -> p
         for row, line in enumerate(lines.split(b"\n")[:-1]):
             cells = line.count(b",") + 1
             if cells != len(names):
-                raise InputError(f"{place(row)}: {cells} cells, expected {len(names)} separated by commas") from error
+                raise InputError(
+                    f"{place(row)}: must have {len(names)} cells separated by commas, got {cells}"
+                ) from error
         raise InputError(f"{place(0)} and following: {error}") from error
 
 
 def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays, Split, str]:
-    """Raw stays on their hourly grid 0 .. ceil(length of stay), the benchmark's split, and a checksum of what was read."""
+    """Read raw stays on their hourly grid 0 .. ceil(length of stay), the benchmark's split, and a checksum of the files."""
     multitask = Multitask.open(path)
     rows = [
         (row, split, multitask.series(split, row["filename"])) for split in SPLITS for row in multitask.lists[split]
@@ -222,7 +224,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
 def _on_grid(
     counts: np.ndarray, time: np.ndarray, values: np.ndarray, lengths: np.ndarray, carry_back: bool
 ) -> np.ndarray:
-    """Events -> hourly values; the hour column holds the hour."""
+    """Put events on the hourly grid; the hour column holds the hour."""
     stay = np.repeat(np.arange(len(counts)), counts)
     if carry_back:
         first_event = np.concatenate([[0], np.cumsum(counts)[:-1]])
@@ -234,8 +236,8 @@ def _on_grid(
 
 
 def guess_categorical(dataset: Dataset, stays: Stays, training: np.ndarray) -> Dataset:
-    """The authors' rule: a channel is categorical that has at most 25 distinct plausible values in the training split, all
-    of them whole numbers. Its levels are the values in any split."""
+    """Declare channels as the authors' code does: categorical if there are at most 25 distinct plausible values in the
+    training split, all whole numbers. The levels are the values in any split."""
     values, training_rows = clean(dataset, stays).values, stays.rows(training)
 
     def guess(channel: Channel, column: np.ndarray) -> Channel:

@@ -31,7 +31,7 @@ Member = tuple[str, str, Callable[[], bytes]]  # stay, where it is (for messages
 
 
 def find_stays(paths: list[pathlib.Path]) -> list[Member]:
-    """All stays of all sources, sorted by name."""
+    """List all stays of all sources, sorted by name."""
     members: dict[str, Member] = {}
     for path in paths:
         for name, read in archives.open_source(path, ".psv"):
@@ -39,9 +39,9 @@ def find_stays(paths: list[pathlib.Path]) -> list[Member]:
             where = str(inside) if inside.name.endswith(".psv") else f"{path}: {name}"
             stay = pathlib.PurePosixPath(name).stem
             if not re.fullmatch(r"p\d{6}", stay):
-                raise InputError(f"{where}: file name is not pNNNNNN.psv (a p and six digits)")
+                raise InputError(f"{where}: the file name must be pNNNNNN.psv, a p and six digits")
             if stay in members:
-                raise InputError(f"{where}: stay {stay} occurs twice; its other file is {members[stay][1]}")
+                raise InputError(f"{where}: stay {stay} must occur once; its other file is {members[stay][1]}")
             members[stay] = (stay, where, read)
     if not members:
         raise InputError(f"no pNNNNNN.psv file in {', '.join(map(str, paths))}")
@@ -49,7 +49,7 @@ def find_stays(paths: list[pathlib.Path]) -> list[Member]:
 
 
 def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
-    """The raw stays, and a checksum of their names and bytes that is the same for a folder and its zip."""
+    """Read the raw stays, and a checksum of their names and bytes that is the same for a folder and its zip."""
     members = find_stays(paths)
     digest = hashlib.sha256()
     lengths, tables = [], []
@@ -77,7 +77,7 @@ def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
 
 
 def parse(texts: list[bytes], where: list[str], columns: Sequence[str] = COLUMNS) -> tuple[np.ndarray, np.ndarray]:
-    """Many files at once -> rows of each file, float32 [rows, columns] column-major; a fault is told with file, line and column.
+    """Parse many files at once: rows of each, float32 [rows, columns] column-major; errors name file, line and column.
 
     `columns` are the 41, or the 40 without the label.
     """
@@ -107,7 +107,7 @@ def parse(texts: list[bytes], where: list[str], columns: Sequence[str] = COLUMNS
     if not sound:
         for body, place in zip(bodies, where, strict=True):
             find_fault(body, place, columns)
-        raise InputError(f"{where[0]} ... {where[-1]}: cannot be read as numbers separated by |")
+        raise InputError(f"{where[0]} ... {where[-1]}: must hold numbers separated by |")
     return lengths, table
 
 
@@ -127,12 +127,12 @@ def is_sound(table: np.ndarray, lengths: np.ndarray) -> bool:
 
 
 def header_error(text: bytes, where: str, columns: Sequence[str] = COLUMNS) -> InputError:
-    """What is wrong with a file's first line."""
+    """Make the error for a bad first line of a file."""
     if not text.strip():
         return InputError(f"{where}: empty file")
     first = text.split(b"\n", 1)[0].decode(errors="replace")
     if "|" not in first:
-        return InputError(f"{where}, line 1: no '|' in the header {first[:60]!r}; columns are separated by |")
+        return InputError(f"{where}, line 1: columns must be separated by '|', got {first[:60]!r}")
     names = first.split("|")
     missing, unknown = [n for n in columns if n not in names], [n for n in names if n not in columns]
     if missing or unknown:
@@ -140,16 +140,16 @@ def header_error(text: bytes, where: str, columns: Sequence[str] = COLUMNS) -> I
             f"unknown column {', '.join(unknown)}"
         ] * bool(unknown)
         return InputError(f"{where}, line 1: {'; '.join(parts)}. The {len(columns)} columns are {'|'.join(columns)}")
-    return InputError(f"{where}, line 1: columns repeat or are in another order; expected {'|'.join(columns)}")
+    return InputError(f"{where}, line 1: columns must be {'|'.join(columns)}; they repeat or are in another order")
 
 
 def find_fault(body: bytes, where: str, columns: Sequence[str] = COLUMNS) -> None:
-    """Reads one file slowly, to raise an error that names line, column and value of its first fault, if it has one."""
+    """Read one file slowly, and raise an error that names line, column and value of its first fault, if it has one."""
     previous = None
     for line, text in enumerate(body.decode(errors="replace").removesuffix("\n").split("\n"), start=2):
         cells = text.split("|")
         if len(cells) != len(columns):
-            raise InputError(f"{where}, line {line}: {len(cells)} cells, expected {len(columns)} separated by |")
+            raise InputError(f"{where}, line {line}: must have {len(columns)} cells separated by |, got {len(cells)}")
         for name, cell in zip(columns, cells, strict=True):
             channel = CHANNELS.get(name, LABEL)
             if channel is not LABEL and cell.casefold() == "nan":
@@ -158,11 +158,11 @@ def find_fault(body: bytes, where: str, columns: Sequence[str] = COLUMNS) -> Non
                 channel.code(cell)
             except ValueError as error:
                 allowed = channel.allowed if channel is LABEL else f"{channel.allowed}, or NaN"
-                raise InputError(f"{where}, line {line}, column {name}: {cell!r} is not {allowed}") from error
+                raise InputError(f"{where}, line {line}, column {name}: must be {allowed}, got {cell!r}") from error
         hour = float(cells[COLUMNS.index("ICULOS")])
-        place = f"{where}, line {line}, column ICULOS: {hour:g}"
+        place = f"{where}, line {line}, column ICULOS"
         if hour != np.floor(hour):  # true of NaN, too
-            raise InputError(f"{place} is not a whole hour")
+            raise InputError(f"{place}: must be a whole hour, got {hour:g}")
         if previous is not None and hour <= previous:
-            raise InputError(f"{place} follows {previous:g}; hours must rise")
+            raise InputError(f"{place}: hours must rise, got {hour:g} after {previous:g}")
         previous = hour

@@ -1,4 +1,4 @@
-"""Raw stays to be scored by an exported model: the challenge's .psv files or an hourly table, in the order of its channels."""
+"""Readers of raw stays for exported models: the challenge's .psv files or an hourly table."""
 
 import pathlib
 from collections.abc import Iterator
@@ -28,29 +28,31 @@ class RawStays(NamedTuple):
     hours: np.ndarray
 
 
-def read_raw(paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | None) -> tuple[int, Iterator[RawStays]]:
-    """The number of stays in the given sources, and the stays, some at a time.
+def read_raw(
+    paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | None
+) -> tuple[int, Iterator[RawStays]]:
+    """Count the stays of the given sources, and read them, some at a time.
 
     Args:
         paths: .psv files, folders or zips of them; or one table, .csv or .parquet.
-        dataset: declares the channels that the model wants.
+        dataset: declares the model's channels.
         stay, hour: names of a table's columns; None: that of the hour channel, or "hour".
     """
     single = [path for path in paths if path.suffix in (".csv", ".parquet", ".h5")]
     if not single:
         return psv_stays(paths, dataset)
     if len(paths) > 1:
-        raise InputError(f"{single[0]}: a table or a cohort is scored alone, not together with other sources")
+        raise InputError(f"{single[0]}: a table or a cohort must be the only --input")
     whole = table_stays(single[0], dataset, stay, hour or dataset.hour or "hour")
     return len(whole.stays.names), iter([whole])
 
 
 def psv_stays(paths: list[pathlib.Path], dataset: Dataset) -> tuple[int, Iterator[RawStays]]:
-    """The number of stays in folders, zips and single .psv files, and the stays in order of their names, some at a time."""
+    """Count the stays of folders, zips and single .psv files, and read them in order of their names, some at a time."""
     columns = [column for column in physionet2019.COLUMNS if column != physionet2019.LABEL.name]
     unknown = [channel.name for channel in dataset.channels if channel.name not in columns]
     if unknown:
-        raise InputError(f"the model wants channels that the challenge's .psv files do not have: {', '.join(unknown)}")
+        raise InputError(f"the model needs channels that the challenge's .psv files do not have: {', '.join(unknown)}")
     members = physionet2019.find_stays(paths)
     if members[0][2]().partition(b"\n")[0].rstrip(b"\r").endswith(b"|" + physionet2019.LABEL.name.encode()):
         columns = physionet2019.COLUMNS
@@ -67,9 +69,9 @@ def psv_stays(paths: list[pathlib.Path], dataset: Dataset) -> tuple[int, Iterato
 
 
 def table_stays(path: pathlib.Path, dataset: Dataset, stay: str, hour: str) -> RawStays:
-    """The stays of an hourly table, .csv or .parquet, whose columns `stay` and `hour` say where a row belongs."""
+    """Read the stays of an hourly table, .csv or .parquet; `stay` and `hour` name the columns that identify a row."""
     columns = [stay, hour, *(channel.name for channel in dataset.channels)]
-    rows, place = table.open_table(path, list(dict.fromkeys(columns)), "the model wants")
+    rows, place = table.open_table(path, list(dict.fromkeys(columns)), "the model needs")
     names, index, _, hours, values = table.read_rows(rows, dataset, stay, hour, place)
     return _on_grid(names, np.bincount(index), hours, values, dataset)
 
@@ -77,7 +79,7 @@ def table_stays(path: pathlib.Path, dataset: Dataset, stay: str, hour: str) -> R
 def _on_grid(
     names: np.ndarray, lengths: np.ndarray, hours: np.ndarray, values: np.ndarray, dataset: Dataset
 ) -> RawStays:
-    """Rows with gaps -> stays without."""
+    """Put rows with missing hours on the hourly grid."""
     stays = Stays.from_rows(names, lengths, hours, values, np.empty((len(values), 0), np.float32))
     if dataset.hour:
         stays.fill_hours([channel.name for channel in dataset.channels].index(dataset.hour))

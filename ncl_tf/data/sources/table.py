@@ -18,7 +18,7 @@ from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
 MISSING = ["", "NaN", "nan", "NA"]  # cells of a CSV without a value
-# What a schema may say: (type or types, of the elements in LISTS; in words).
+# The keys that a schema may have: type or types (of the elements in LISTS), and in words.
 LISTS = ("channels", "tasks", "levels", "edges")
 TEXT, NUMBER = (str, "a text"), ((int, float), "a number")
 TABLES = (dict, "a list of tables")
@@ -37,7 +37,7 @@ TASK_KEYS = {"name": TEXT, "kind": TEXT, "edges": ((int, float), "a list of numb
 
 
 def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
-    """The declaration that a schema file makes, and the schema itself."""
+    """Read a schema file: the declaration that it makes, and its content."""
     try:
         schema = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -56,18 +56,16 @@ def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
 
 
 def read_channel(value: dict[str, Any], where: str) -> Channel:
-    """One channel; levels that are texts become the codes 0, 1, 2, ... and spellings of themselves."""
+    """Declare a channel; levels that are texts become the codes 0, 1, 2, ... and spellings of themselves."""
     check_keys(value, CHANNEL_KEYS, ("name",), where)
     levels, spellings = value.get("levels", []), dict(value.get("spellings", {}))
     if unseen := [text for text in (*levels, *spellings) if text in MISSING]:
-        raise InputError(
-            f"{where}: {unseen[0]!r} cannot be a level or its spelling: in a table it means a missing value"
-        )
+        raise InputError(f"{where}: levels and spellings must not mean a missing value in a table, got {unseen[0]!r}")
     text_only = any(isinstance(level, str) for level in levels)
     if text_only:
         codes = {str(level): float(code) for code, level in enumerate(levels)}
         if len(codes) < len(levels):
-            raise InputError(f"{where}: levels {levels} repeat a value")
+            raise InputError(f"{where}: levels must differ, got {levels}")
         spellings = codes | {text: codes.get(str(level), level) for text, level in spellings.items()}
         levels = range(len(levels))
     levels = tuple(float(level) for level in levels)
@@ -75,27 +73,27 @@ def read_channel(value: dict[str, Any], where: str) -> Channel:
 
 
 def read_task(value: dict[str, Any], where: str) -> Task:
-    """One task."""
+    """Declare a task."""
     check_keys(value, TASK_KEYS, ("name",), where)
     return Task(**{**value, "edges": tuple(value.get("edges", ()))})
 
 
 def check_keys(value: dict[str, Any], allowed: dict[str, tuple], required: tuple[str, ...], where: str) -> None:
-    """Refuses keys that are not known, values of the wrong type and the absence of keys that are needed."""
+    """Refuse unknown keys, values of a wrong type and missing keys."""
     for key, item in value.items():
         if key not in allowed:
-            raise InputError(f"{where}: unknown key {key!r}; allowed are {', '.join(allowed)}")
+            raise InputError(f"{where}: keys must be among {', '.join(allowed)}, got {key!r}")
         types, words = allowed[key]
         parts = item if isinstance(item, list) else [item]
         if isinstance(item, list) != (key in LISTS) or not all(isinstance(part, types) for part in parts):
-            raise InputError(f"{where}: {key} is {item!r}, expected {words}")
+            raise InputError(f"{where}: {key} must be {words}, got {item!r}")
     for key in required:
         if key not in value:
             raise InputError(f"{where}: key {key!r} is missing")
 
 
 def read_table(path: pathlib.Path) -> pa.Table:
-    """The table; CSV cells stay text, so that a bad one can be told with its line."""
+    """Read the table; CSV cells stay text, so that errors can name the line of a bad one."""
     try:
         if path.suffix == ".parquet":
             return pa.parquet.read_table(path)
@@ -118,7 +116,7 @@ def read_table(path: pathlib.Path) -> pa.Table:
 
 
 def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
-    """The table as raw stays, and their split."""
+    """Read the table as raw stays, and their split."""
     columns = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
     columns += [schema["split"]] if "split" in schema else []
     table, place = open_table(path, columns, "the schema names")
@@ -136,14 +134,14 @@ def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], see
 
 
 def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Table, Callable[[int], str]]:
-    """A table with rows and each of the columns once, and what tells a row's place in the file."""
+    """Read a table that has rows and each of the columns once, and a function that names a row's place in the file."""
     table = read_table(path)
     hint = "; commas separate columns" if path.suffix == ".csv" and len(table.column_names) == 1 else ""
     for name in columns:
         if table.column_names.count(name) != 1:
             raise InputError(
-                f"{path}: {'two columns' if name in table.column_names else 'no column'} {name!r}, which {who}; "
-                f"it has {', '.join(table.column_names)}{hint}"
+                f"{path}: must have one column {name!r}, which {who}, got {table.column_names.count(name)} among "
+                f"{', '.join(table.column_names)}{hint}"
             )
     if not len(table):
         raise InputError(f"{path}: no rows")
@@ -153,13 +151,13 @@ def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Tab
 def read_rows(
     table: pa.Table, dataset: Dataset, stay: str, hour: str, place: Callable[[int], str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The raw rows, sorted by stay and hour.
+    """Read the raw rows, sorted by stay and hour.
 
     Args:
-        table: that holds them.
+        table: the table that holds them.
         dataset: declares the channels.
-        stay, hour: names of the columns that say where a row belongs.
-        place: of a row, for messages.
+        stay, hour: names of the columns that identify a row.
+        place: names the place of a row, for messages.
 
     Returns:
         The stays' names, sorted; of each row of the table the index of its stay; the order that sorts the rows; sorted, the
@@ -169,8 +167,8 @@ def read_rows(
     order = np.lexsort((hours, index))
     for row in np.flatnonzero((np.diff(index[order]) == 0) & (np.diff(hours[order]) == 0)) + 1:
         raise InputError(
-            f"{place(order[row])}: stay {names[index[order[row]]]}, hour {hours[order[row]]:g} occurs twice; "
-            f"before at {place(order[row - 1])}"
+            f"{place(order[row])}: stay {names[index[order[row]]]}, hour {hours[order[row]]:g} must occur once; "
+            f"it also occurs at {place(order[row - 1])}"
         )
     values = np.empty((len(table), len(dataset.channels)), np.float32, order="F")
     for position, channel in enumerate(dataset.channels):
@@ -187,7 +185,7 @@ def check_static(
     values: np.ndarray,
     place: Callable[[int], str],
 ) -> None:
-    """Refuses a static channel with two values in one stay; arguments as `read_rows` takes and gives them."""
+    """Refuse a static channel with two values in one stay; for the arguments see `read_rows`."""
     for position, channel in enumerate(channel for channel in dataset.channels if channel.static):  # they come first
         known = np.flatnonzero(~np.isnan(values[:, position]))
         same_stay = np.diff(index[order[known]]) == 0
@@ -203,13 +201,13 @@ def check_static(
 def read_keys(
     table: pa.Table, stay: str, hour: str, place: Callable[[int], str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hour of each row, index of its stay, and the stays' names, sorted (as numbers where all are)."""
+    """Read the hour of each row, the index of its stay, and the stays' names, sorted (as numbers if all are)."""
     hours = common.numbers(table[hour], Channel(hour), place)
     for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
-        raise InputError(f"{place(row)}, column {hour}: {hours[row]:g} is not a whole hour")
+        raise InputError(f"{place(row)}, column {hour}: must be a whole hour, got {hours[row]:g}")
     stays = table[stay]
     for row in np.flatnonzero(stays.is_null(nan_is_null=True)):
-        raise InputError(f"{place(row)}, column {stay}: empty")
+        raise InputError(f"{place(row)}, column {stay}: must name a stay, got an empty cell")
     texts = np.array([str(name) for name in stays.to_pylist()])
     names, index = np.unique(texts, return_inverse=True)
     if all(name.isdecimal() for name in names):
@@ -219,23 +217,21 @@ def read_keys(
 
 
 def read_labels(table: pa.Table, task: Task, place: Callable[[int], str]) -> np.ndarray:
-    """Labels of one task, NaN where empty."""
+    """Read the labels of one task, NaN where empty."""
     labels = common.numbers(table[task.name], Channel(task.name), place)
     if task.kind == "binary":
         for row in np.flatnonzero(~np.isnan(labels) & ~np.isin(labels, (0, 1))):
-            raise InputError(
-                f"{place(row)}, column {task.name}: {labels[row]:g} is not a label; allowed are 0, 1 and empty"
-            )
+            raise InputError(f"{place(row)}, column {task.name}: labels must be 0, 1 or empty, got {labels[row]:g}")
     return labels
 
 
 def read_split(
     table: pa.Table, column: str, index: np.ndarray, names: np.ndarray, place: Callable[[int], str]
 ) -> Split:
-    """The split that a column gives, the same in all rows of a stay."""
+    """Read the split from a column, which must be the same in all rows of a stay."""
     texts = np.array([str(text) for text in table[column].to_pylist()])
     for row in np.flatnonzero(~np.isin(texts, SPLITS)):
-        raise InputError(f"{place(row)}, column {column}: '{texts[row]}' is not one of {', '.join(SPLITS)}")
+        raise InputError(f"{place(row)}, column {column}: must be one of {', '.join(SPLITS)}, got '{texts[row]}'")
     first = np.unique(index, return_index=True)[1]
     for row in np.flatnonzero(texts != texts[first][index]):
         raise InputError(
@@ -244,5 +240,5 @@ def read_split(
         )
     for name in SPLITS:
         if name not in texts[first]:
-            raise InputError(f"column {column} puts no stay into {name!r}")
+            raise InputError(f"column {column} must put at least one stay into {name!r}")
     return {name: np.flatnonzero(texts[first] == name) for name in SPLITS}

@@ -24,19 +24,7 @@ from ncl_tf.data.splits import random_split
 from processes import ROOT, start, wait_for
 
 BEGIN = time.monotonic()
-LONGEST = (
-    "test_bin_reproduce.py",
-    "test_distribution.py",
-    "test_learning.py",
-    "test_fast_training.py",
-    "test_evaluate.py",
-    "test_end_to_end.py",
-    "test_gin.py",
-    "test_autoencoder.py",
-    "test_bin_train.py",
-    "test_trainer.py",
-    "test_momentum.py",
-)
+LONGEST = ["bin_reproduce", "distribution", "learning", "fast_training", "evaluate", "end_to_end", "gin", "autoencoder"]
 
 # For all tests and the processes that they start: compiled code need not be fast, and two workers share two cores.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
@@ -45,8 +33,9 @@ for _variable in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_T
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files come first, so that two workers end at about the same time."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    """Put the longest files first, so that two workers end at about the same time."""
+    ranks = {f"test_{name}": rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.hookimpl(trylast=True)

@@ -170,7 +170,12 @@ def test_a_cap_cuts_the_epoch_validates_it_and_ends_the_run_well(
     tf.config.run_functions_eagerly(True)
     train(tmp_path / "run", ward_cohort, max_minutes=1e-6)
     record = run_record(tmp_path / "run")
-    assert (record["status"], record["stopped_by_budget"], record["best_epoch"], record["step"]) == ("finished", True, 1, 1)
+    assert (record["status"], record["stopped_by_budget"], record["best_epoch"], record["step"]) == (
+        "finished",
+        True,
+        1,
+        1,
+    )
     (line,) = reports(tmp_path / "run")
     assert np.isfinite(line["val_loss"])
     assert (tmp_path / "run" / "encoder" / "1" / "saved_model.pb").exists()

@@ -47,7 +47,9 @@ def test_quickstart_learns(seed, size, params, tmp_path):
 
     _, cohort, model = load_run(tmp_path / "run", None, ())
     embed = embedder(model.encoder)
-    representations = {split: embed(Windows(cohort[split], model.encoder.history)) for split in ("train", "val", "test")}
+    representations = {
+        split: embed(Windows(cohort[split], model.encoder.history)) for split in ("train", "val", "test")
+    }
     raw = {split: cohort[split].data for split in representations}
     assert auroc(representations, cohort) >= auroc(raw, cohort) + 0.02
 

@@ -105,9 +105,7 @@ def test_own_neighborhood_is_trained_and_evaluated(folder, python):
     (block,) = [block for block in blocks("python") if "SameHourOfStay" in block]
     (folder / "my_neighborhood.py").write_text(block)
     (commands,) = [block for block in blocks("bash") if "my_neighborhood" in block]
-    train, evaluate = (
-        re.sub(r"\\\n", "", commands).strip().replace("bin/", f"{python} {ROOT}/bin/").splitlines()
-    )
+    train, evaluate = re.sub(r"\\\n", "", commands).strip().replace("bin/", f"{python} {ROOT}/bin/").splitlines()
     small = "--gin_param='encoder.dilations = (24,)' --gin_param='encoder.filters = 8' --gin_param='augmentation.layers = ()'"
     for command in (f"{train} {small}", f"{evaluate} --gin_param='protocol.max_epochs = 1'"):
         code, _, err = finish(start(shlex.split(command), folder))

@@ -19,7 +19,6 @@ INTERFACES = {"read_stays", "draw_stays"}  # of modules that stand for one anoth
 DOCUMENTED = {"_fields", "_replace", "_asdict", "_exit"}  # public names of named tuples and of `os`
 FOREIGN = ("keras", "tensorflow", "gin", "ray", "tcn")
 OPEN = {  # violations to be removed
-    "Contrast",
     "Samples",
     "load",
     "ncl_tf/evaluation/evaluate.py: config.gin",
@@ -34,7 +33,6 @@ OPEN = {  # violations to be removed
     "ncl_tf/training/config.py: _selector_map",
     "ncl_tf/training/distribution.py: _check_health_initial_timeout",
     "ncl_tf/training/trainer.py: train",
-    "neighborhood_contrastive_loss",
 }
 
 

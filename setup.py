@@ -21,7 +21,8 @@ setup(
         "gin-config>=0.5,<0.6",
         "h5py>=3.11,<4",
         "keras>=3.8,<4",
-        "keras-tcn>=3.5.6,<4",
+        # 3.5.7 requires a package that exists for macOS alone
+        "keras-tcn>=3.5.6,!=3.5.7,<4",
         "matplotlib>=3.9,<4",
         "numpy>=2.0,<3",
         "pandas>=2.2,<4",
@@ -33,7 +34,7 @@ setup(
         "tqdm>=4.66,<5",
     ],
     extras_require={
-        "cluster": ["ray>=2.40,<3"],
+        "cluster": ["grpcio>=1.60,<2", "ray>=2.40,<3"],
         "test": ["import-linter>=2", "pytest>=8", "pytest-xdist>=3.6", "ray>=2.40,<3", "ruff>=0.6"],
     },
 )

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 from tcn import TCN
 
+from ncl_tf.compat import rename_variable
 from ncl_tf.data.windows import every_window
 from ncl_tf.errors import InputError
 
@@ -181,9 +182,8 @@ def _number_norms_within_blocks(tcn: TCN) -> None:
 
     keras-tcn leaves its LayerNormalization layers unnamed, so Keras numbers them through the whole process
     ("layer_normalization_7"), and names of optimizer slots and checkpoints would depend on what was built before.
-    Keras offers no way to rename a variable; the tests hold this to the paths that come out.
     """
     for block in tcn.residual_blocks:
         for index, norm in enumerate(block.layer_norm_layers):
             for variable in norm.weights:
-                variable._path = variable.path.replace(f"/{norm.name}/", f"/norm_{index}/")
+                rename_variable(variable, variable.path.replace(f"/{norm.name}/", f"/norm_{index}/"))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.paper import settings
-from ncl_tf.paper.executors import Job
+from ncl_tf.paper.jobs import Job
 from ncl_tf.paper.planned import GIN, PlannedEvaluation, PlannedTraining, planned_evaluations
 from ncl_tf.paper.tables import SEEDS, TITLES, Table, check_names, without_task
 from ncl_tf.runs import OutputFolder

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from tqdm import tqdm
 
-from ncl_tf.paper.executors import Job
+from ncl_tf.paper.jobs import Job
 from ncl_tf.runs import StoredRun
 from ncl_tf.runs.output import read_result
 from ncl_tf.runs.store import read_evaluation

@@ -3,7 +3,8 @@
 from ncl_tf.errors import InputError
 from ncl_tf.paper import executors, progress, results, tables
 from ncl_tf.paper.compare import Comparison
-from ncl_tf.paper.executors import Executor, Job
+from ncl_tf.paper.executors import Executor
+from ncl_tf.paper.jobs import Job
 from ncl_tf.paper.plan import Plan
 
 

@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import importlib
 import inspect
+import io
 import pathlib
 import re
 import sys
@@ -16,26 +17,30 @@ from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
 from ncl_tf.training import factories  # noqa: F401 - configurations bind them
+from ncl_tf.training.used_settings import CONFIGURABLES, UsedSettings
 
 EXAMPLE = "--gin_file=gin/quickstart.gin"
 GIN_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "gin"
-for _folder in (GIN_FOLDER, GIN_FOLDER.parent):
-    gin.add_config_file_search_path(str(_folder))
-# gin would look into Python packages, too, and fail where a folder of the user's is named like one of ours, say datasets/.
-del gin.config._FILE_READERS[1:]
+SEARCH_PATH = (GIN_FOLDER, GIN_FOLDER.parent)
 
 
 def method() -> Callable[..., Method]:
-    """The factory of the configured method."""
+    """Return the factory of the configured method."""
     return gin.query_parameter("train.method").scoped_configurable_fn
 
 
 def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
-    """Reads gin files, then single bindings; paths are looked up as given, then below the project's gin/ folder."""
+    """Read gin files, then single bindings, and refuse what cannot be meant.
+
+    Args:
+        gin_files: paths, which are looked up as given, then below the project's gin/ folder; later files win.
+        gin_params: bindings such as "alpha = 0.5"; those that the configured method ignores are refused. Files may hold
+            settings of other methods, as budgets do.
+    """
     gin.clear_config()
     used = set()
     for file in gin_files:
-        _parse(lambda file=file: gin.parse_config_file(file), file)
+        _read(file)
         used |= _macros()[1]
     _bind(gin_params)
     _check_macros(used)
@@ -44,25 +49,52 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
         if (value := bound.get(f"train.{name}", f"%{name}")) != f"%{name}":
             raise InputError(f"train.{name} = {value}: other parts need it, too; set {name} = {value} instead")
     if not re.fullmatch(r"@[\w./]+", value := bound.get("train.method", "@a")):
-        raise InputError(
-            f"train.method = {value}; allowed: the name of a method behind an @, such as @momentum_contrast"
-        )
+        raise InputError(f"train.method must be the name of a method, such as @momentum_contrast, got {value}")
+    _check_used(gin_params, UsedSettings(bound))
 
 
 def load_again(file: pathlib.Path, gin_params: Sequence[str]) -> None:
-    """Reads the configuration of a run, which was checked when it began, then single bindings."""
+    """Read the configuration of a run, which was checked when it began, then single bindings."""
     gin.clear_config()
-    _parse(lambda: gin.parse_config_file(str(file)), str(file))
+    _read(str(file))
     _bind(gin_params)
+
+
+def _read(file: str, includes: str = "") -> None:
+    """Parse a gin file and, in the place of its include statements, the files that they name.
+
+    gin's own include looks into Python packages, too, and fails where a folder of the user's is named like one of ours.
+
+    Args:
+        file: path, relative to the working folder or to the project's.
+        includes: the file with the include statement, if any, for messages.
+    """
+    path = next((found for place in ("", *SEARCH_PATH) if (found := pathlib.Path(place, file)).is_file()), None)
+    if path is None:
+        what = f"{includes}: includes {file!r}: no such file" if includes else f"{file}: no such gin file"
+        raise InputError(f"{what}, neither here nor in {GIN_FOLDER.name}/{_near_file(file)}")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except ValueError as error:
+        raise InputError(f"{file}: must be a gin file, which is text, got {error}") from error
+    first = 0
+    for number, line in enumerate([*lines, "include ''"]):
+        if included := re.match(r"""include\s+(['"])(.*)\1\s*(#.*)?$""", line):
+            text = io.StringIO("\n" * first + "\n".join(lines[first:number]))  # lines keep their numbers
+            text.name = str(path)
+            _parse(text, file)
+            first = number + 1
+            if number < len(lines):
+                _read(included[2], file)
 
 
 def _bind(gin_params: Sequence[str]) -> None:
     for param in gin_params:
-        _parse(lambda param=param: gin.parse_config(param), f"--gin_param={param!r}")
+        _parse(param, f"--gin_param={param!r}")
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports a user's modules, which may lie in the working folder, so that configurations can name what is in them."""
+    """Import a user's modules, which may lie in the working folder, so that configurations can name what is in them."""
     sys.path.append(".")
     for name in names:
         try:
@@ -73,7 +105,7 @@ def import_modules(names: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Around calls of configurables: errors without gin's trail of function addresses, and missing bindings told."""
+    """Show errors of configurables without gin's trail of function addresses, and name bindings that are missing."""
     try:
         yield
     except InputError as error:
@@ -88,22 +120,17 @@ def plain_errors() -> Iterator[None]:
 
 
 def macro(name: str):
-    """Value of a macro."""
+    """Return the value of a macro."""
     try:
         return gin.query_parameter(f"{name}/macro.value")
     except ValueError as error:
         raise InputError(f"macro {name!r} is not set; name the file of a method, such as {EXAMPLE}") from error
 
 
-def _parse(parse, where: str) -> None:
+def _parse(statements: str | io.StringIO, where: str) -> None:
+    """Give statements to gin; errors name the file or flag that they are from."""
     try:
-        parse()
-    except OSError as error:
-        missing = re.search(r"Unable to open file: (.*)\. Searched", str(error))
-        what, file = "no such gin file", where
-        if missing is not None and missing[1] != where:
-            what, file = f"includes {missing[1]!r}: no such file", missing[1]
-        raise InputError(f"{where}: {what}, neither here nor in {GIN_FOLDER.name}/{_near_file(file)}") from error
+        gin.parse_config(statements)
     except SyntaxError as error:
         reason = re.sub(r"malformed node or string.*", "neither a value nor a reference; texts need quotes", str(error))
         raise InputError(f"{where}: not valid gin: {reason}") from error
@@ -114,15 +141,15 @@ def _parse(parse, where: str) -> None:
 
 
 def _near_file(file: str) -> str:
-    """The project's gin file whose path is nearest to that of one that is not there."""
+    """Suggest the project's gin file whose path is nearest to that of one that is not there."""
     known = [str(path.relative_to(GIN_FOLDER.parent).with_suffix("")) for path in GIN_FOLDER.rglob("*.gin")]
     near = difflib.get_close_matches(str(pathlib.Path(file).with_suffix("")), known, n=1)
     return f". Did you mean {near[0] + '.gin'!r}?" if near else ""
 
 
 def _suggestion(message: str) -> str:
-    """The known name nearest to the unknown one that gin's message quotes."""
-    known = [name.split(".")[-1] for name in gin.config._REGISTRY._selector_map]
+    """Suggest the known name nearest to the unknown one that gin's message quotes."""
+    known = sorted(CONFIGURABLES)
     for unknown in re.findall(r"'@?([\w./]+)(?:\(\))?'", message):
         near = difflib.get_close_matches(unknown.split(".")[0].split("/")[-1], known, n=1)
         if near and near[0] not in message:
@@ -136,22 +163,39 @@ def _suggestion(message: str) -> str:
 
 
 def _macros() -> tuple[set[str], set[str]]:
-    """The macros that are set, and those that something refers to."""
+    """Return the macros that are set, and those that something refers to."""
     text = "\n".join(line for line in gin.config_str(max_line_length=10**6).splitlines() if not line.startswith("#"))
     return set(re.findall(r"^(\w+) = ", text, re.MULTILINE)), set(re.findall(r"%(\w+)", text))
 
 
 def _check_macros(used: set[str]) -> None:
-    """Refuses macros that nothing refers to (gin takes any name) and references to macros that nothing sets.
+    """Refuse macros that nothing refers to (gin takes any name) and references to macros that nothing sets.
 
-    `used` are those that some file refers to, even where a later binding stands in its place.
+    Args:
+        used: the macros that some file refers to, even where a later binding stands in its place.
     """
     defined, referenced = _macros()
+    settings = UsedSettings(bindings(gin.config_str()))
     for name in sorted(defined - referenced - used):
         near = difflib.get_close_matches(name, sorted(referenced), n=1)
-        used = ", ".join(sorted(referenced)) or f"none: name the file of a method first, such as {EXAMPLE}"
-        hint = f"did you mean {near[0]!r}?" if near else f"it uses {used}"
-        raise InputError(f"this configuration uses no macro {name!r}; {hint}")
+        uses = (
+            f"{settings.method} uses {settings.describe()}"
+            if settings.method
+            else f"name the file of a method first, such as {EXAMPLE}"
+        )
+        raise InputError(
+            f"this configuration uses no macro {name!r}; " + (f"did you mean {near[0]!r}?" if near else uses)
+        )
     for name in sorted(referenced - defined):
         example = "'path/to/file.h5'" if name == "cohort" else "..."
         raise InputError(f'macro {name!r} is not set; add --gin_param="{name} = {example}"')
+
+
+def _check_used(gin_params: Sequence[str], settings: UsedSettings) -> None:
+    """Refuse bindings that the configured method ignores."""
+    for param in gin_params if settings.known else ():
+        for name in re.findall(r"^([\w./]+)\s*=", param, re.MULTILINE):
+            if not settings.uses(name):
+                raise InputError(
+                    f"--gin_param={param!r}: {settings.method} ignores {name!r}; it uses {settings.describe()}"
+                )

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
-from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
-from tensorflow.python.eager import context
 
+from ncl_tf.compat import raise_errors_of_workers
 from ncl_tf.data.windows import Batch, share_of
 from ncl_tf.errors import InputError
 from ncl_tf.runs import Run
@@ -211,10 +210,7 @@ def gather(strategy: str, wait: float = 300) -> Alone:
 
 def _connected(cluster: Cluster, wait: float) -> tf.distribute.Strategy:
     cluster.check_port()
-    # With its coordination service, TensorFlow ends the process from C++ when a worker does not come, and swallows SIGTERM;
-    # without it, the strategy looks after its workers in Python, every half minute, and raises errors.
-    context.context().configure_coordination_service(service_type="")
-    CollectiveAllReduceExtended._check_health_initial_timeout = wait
+    raise_errors_of_workers(wait)
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, *LOST) as error:

@@ -1,6 +1,7 @@
 """Executors, with real processes: order, failures, never twice, and an end together with whoever started them."""
 
 import ast
+import concurrent.futures
 import http.server
 import os
 import pathlib
@@ -10,12 +11,15 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
+import grpc
 import pytest
 
 from ncl_tf.errors import InputError
-from ncl_tf.paper import executors
-from ncl_tf.paper.executors import Job
+from ncl_tf.paper import executors, ray_executor
+from ncl_tf.paper.jobs import Job, execute
+from ncl_tf.paper.ray_executor import Ray
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -63,7 +67,7 @@ def test_a_failing_job_stops_only_what_needs_it(tmp_path: pathlib.Path, local: e
 def test_a_job_ends_with_its_starter_and_is_then_run_again(tmp_path: pathlib.Path) -> None:
     long = job(tmp_path, "long", seconds=600)
     code = (
-        "import pathlib; from ncl_tf.paper.executors import Job, execute; "
+        "import pathlib; from ncl_tf.paper.jobs import Job, execute; "
         f"execute(Job({long.name!r}, {long.program!r}, {long.arguments!r}, pathlib.Path({str(tmp_path)!r}), "
         f"pathlib.Path({str(long.log)!r}), None, pathlib.Path({str(long.output)!r})))"
     )
@@ -74,10 +78,10 @@ def test_a_job_ends_with_its_starter_and_is_then_run_again(tmp_path: pathlib.Pat
     os.kill(starter.pid, signal.SIGKILL)
     starter.wait()
     short = job(tmp_path, "long")  # the same log and output; its lock is free once the first one is dead
-    assert executors.execute(short) == 0
+    assert execute(short) == 0
     assert times_run(short) == 2
     assert short.done()
-    assert executors.execute(short) == 0
+    assert execute(short) == 0
     assert times_run(short) == 2
 
 
@@ -127,26 +131,44 @@ def test_a_killed_job_is_told_so(tmp_path: pathlib.Path, local: executors.Local)
     assert outcomes["suicidal"].startswith("killed by signal 9; log: ")
 
 
-def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"--cpus_per_job is 0; allowed: 1 to \d+"):
-        executors.Local(cpus_per_job=0)
-    with pytest.raises(InputError, match=r"--ray_address is 'nowhere'; allowed: HOST:PORT"):
-        executors.Ray("nowhere")
+def refusal(make: Callable, *arguments) -> str:
+    with pytest.raises(InputError) as error:
+        make(*arguments)
+    return str(error.value)
+
+
+def test_bad_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setattr(ray_executor, "SECONDS_TO_CONNECT", 0.5)
+    cores = executors.local_slots(1)
+    message = refusal(executors.Local, 0)
+    assert "--cpus_per_job" in message and f"1 to {cores}" in message and "got 0" in message
+    message = refusal(Ray, "nowhere")
+    assert "--ray_address" in message and "HOST:PORT" in message and "'nowhere'" in message
+    assert "--gpus_per_job" in (message := refusal(Ray, "auto", 1, -1)) and "got -1" in message
+    assert "--cpus_per_job" in (message := refusal(Ray, "auto", 0)) and "got 0" in message
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there"):
-            executors.Ray(address)
-        monkeypatch.setenv("RAY_ADDRESS", address)  # what auto means then
-        with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there"):
-            executors.Ray("auto")
+        assert f"--ray_address={address}: nobody listens" in refusal(Ray, address)
+        monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # what auto means then: the cluster that was started last
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(f"{address}\n")
+        assert f"--ray_address={address}: nobody listens" in refusal(Ray, "auto")
+        monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # wins
+        assert "--ray_address=127.0.0.1:1: nobody listens" in refusal(Ray, "auto")
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(InputError, match=f"--ray_address={address}: nobody answers there \\(timed out\\)"):
-            executors.Ray(address)
+        assert f"--ray_address={address}: who listens there does not answer as Ray" in refusal(Ray, address)
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
-        threading.Thread(target=web.handle_request, daemon=True).start()
-        with pytest.raises(InputError, match="what answers there is not Ray"):
-            executors.Ray(f"127.0.0.1:{web.server_port}")
-    with pytest.raises(InputError, match="--gpus_per_job -1"):
-        executors.Ray("auto", 1, -1)
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        assert "does not answer as Ray" in refusal(Ray, f"127.0.0.1:{web.server_port}")
+        web.shutdown()
+
+
+def test_a_server_of_rays_protocol_is_reachable() -> None:
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    ray_executor.check_reachable(f"127.0.0.1:{port}")
+    ray_executor.check_reachable(f"ray://127.0.0.1:{port}")
+    server.stop(None)

@@ -1,6 +1,7 @@
 """Reading configurations: what is not right is told, with the nearest name that is."""
 
 import pathlib
+import re
 from collections.abc import Iterator
 
 import gin
@@ -10,6 +11,7 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.objective import neighborhoods
 from ncl_tf.training import config, factories, trainer
+from ncl_tf.training.used_settings import CONFIGURABLES
 
 CL = "paper/physionet2019/cl.gin"
 COHORT = "cohort = 'nowhere.h5'"
@@ -70,17 +72,69 @@ def test_unknown_and_missing_macros_are_told() -> None:
         "this configuration uses no macro 'alhpa'; did you mean 'alpha'?"
     )
     assert refusal("paper/physionet2019/scl.gin", params=(COHORT, "window = 3")).startswith(
-        "this configuration uses no macro 'window'; it uses alpha, batch_size, "
+        "this configuration uses no macro 'window'; momentum_contrast uses alpha, batch_size, "
     )
     config.load([CL], [COHORT, "train.steps = 3"])  # a binding in the place of a macro's leaves the macro without use
     assert refusal(CL) == "macro 'cohort' is not set; add --gin_param=\"cohort = 'path/to/file.h5'\""
     assert refusal("datasets/physionet2019.gin", "methods/n_w.gin", params=(COHORT, "window = 3")) == (
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
     )
-    assert "it uses none: name the file of a method first" in refusal("budgets/smoke.gin")
+    assert "name the file of a method first" in refusal("budgets/smoke.gin")
     assert refusal(CL, params=(COHORT, "train.seed = 5")) == (
         "train.seed = 5: other parts need it, too; set seed = 5 instead"
     )
+
+
+@pytest.mark.parametrize(
+    ("file", "param", "uses"),
+    [
+        ("end_to_end", "steps = 3", ["rate", "max_epochs"]),
+        ("end_to_end", "batch_size = 64", ["protocol"]),
+        ("end_to_end", "train.highest_rate = 1e-3", ["rate"]),
+        ("end_to_end", "queue_size = 64", ["head"]),
+        ("end_to_end", "alpha = 0.5", ["rate"]),
+        ("seq2seq_ae", "alpha = 0.5", ["steps"]),
+        ("seq2seq_ae", "temperature = 0.5", ["steps"]),
+        ("seq2seq_ae_forecast", "task = 'sepsis'", ["batch_size"]),
+        ("seq2seq_ae", "encoder.static_dropout = 0.1", ["encoder"]),
+        ("seq2seq_ae", "augmentation.layers = ['noise']", ["autoencoder"]),
+        ("cl", "task = 'sepsis'", ["alpha", "SameStayWithin"]),
+        ("ncl_y", "SameStayWithin.inclusive = True", ["SameLabel", "task"]),
+        ("ncl_w", "momentum_contrast.neighborhood = @SameLabel()\nwindow = 3", ["SameLabel"]),
+        ("ncl_w", "autoencoder.forecast = True", ["window"]),
+    ],
+)
+def test_a_setting_that_the_method_ignores_is_refused(file: str, param: str, uses: list[str]) -> None:
+    message = refusal(f"paper/physionet2019/{file}.gin", params=(COHORT, param))
+    setting = param.split("\n")[-1].partition(" =")[0]
+    method = {"end": "end_to_end", "seq": "autoencoder"}.get(file[:3], "momentum_contrast")
+    before, _, used = message.rpartition(" uses ")
+    assert repr(setting) in before
+    assert method in message
+    assert set(uses) <= set(re.findall(r"\w+", used))
+    assert setting not in re.split("[,;] ", used)
+
+
+@pytest.mark.parametrize(
+    ("file", "param"),
+    [
+        ("end_to_end", "max_epochs = 3"),
+        ("end_to_end", "protocol.batch_size = 64"),
+        ("seq2seq_ae", "max_minutes = 3"),
+        ("cl", "max_epochs = 3"),  # of its heads
+        ("ncl_w", "momentum_contrast.neighborhood = @SameLabel()\ntask = 'sepsis'"),
+        ("ncl_w", "momentum_contrast.neighborhood = @gin.singleton()\ntask = 'sepsis'"),  # who knows what a user's own compares
+        ("ncl_w", "neighborhoods.SameStayWithin.inclusive = True"),
+    ],
+)
+def test_a_setting_that_has_an_effect_is_accepted_and_files_may_hold_any(file: str, param: str) -> None:
+    config.load([f"paper/physionet2019/{file}.gin", "budgets/laptop.gin", "authors_code.gin"], [COHORT, param])
+
+
+def test_every_configurable_of_the_project_is_known() -> None:
+    assert all(callable(gin.get_configurable(name)) for name in CONFIGURABLES)
+    named = {name for name, value in vars(factories).items() if callable(value) and hasattr(value, "__wrapped__")}
+    assert named - {"intersection", "union"} <= CONFIGURABLES  # configured as Intersection and Union
 
 
 def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_cohort: pathlib.Path) -> None:

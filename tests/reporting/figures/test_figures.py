@@ -19,7 +19,7 @@ from ncl_tf import files, runs
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.evaluate import EvaluationSettings, evaluate
 from ncl_tf.paper import results, tables
-from ncl_tf.paper.executors import Job
+from ncl_tf.paper.jobs import Job
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.planned import planned_evaluations
 from ncl_tf.reporting.figures import NAMES, Figure, make

@@ -18,8 +18,7 @@ SMALL = {
     "jit_compile": False,
     "encoder.dilations": (1, 24),  # sees all 48 hours, as decoders must
     "encoder.filters": 8,
-    "augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
-    "report_every": 2,
+    "cl: augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
     "cl: steps": 20,  # enough to be killed midway
 }
 

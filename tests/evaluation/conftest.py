@@ -47,7 +47,9 @@ def trained(eager: None) -> Callable[..., pathlib.Path]:
 
     def trained(folder: pathlib.Path, method: str, data: pathlib.Path, **macros) -> pathlib.Path:
         params = TINY | {"cohort": str(data)} | macros
-        config.load([f"paper/{method}.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+        file = folder.with_suffix(".gin")  # which may hold what a method ignores
+        file.write_text("".join(f"{name} = {value!r}\n" for name, value in params.items()))
+        config.load([f"paper/{method}.gin", str(file)], [])
         trainer.train(runs.Run(folder), export=export_encoder)
         return folder
 

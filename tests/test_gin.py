@@ -1,7 +1,8 @@
-"""The gin tree: every file parses, builds what the paper says, trains; and what is not right is told."""
+"""The gin tree: every file parses, builds what the paper says and trains; headers have the paper's figures."""
 
 import pathlib
 import re
+import tomllib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWith
 from ncl_tf.training import config, factories, plans, trainer
 
 FILES = sorted(str(path.relative_to(config.GIN_FOLDER)) for path in config.GIN_FOLDER.rglob("*.gin"))
+TABLES = pathlib.Path(factories.__file__).parents[1] / "paper" / "tables"
 RHO = {"physionet2019": 0.99, "mimic3_benchmark": 0.999}  # paper, section 5.3
 
 
@@ -244,9 +246,9 @@ def test_authors_code_trains_two_steps(cohorts: dict[str, Cohort]) -> None:
 FRAGMENTS = {  # what a file that is only a part of a configuration needs before and after it
     "base.gin": (["methods/cl.gin"], {"momentum": 0.9}),
     "datasets/": (["methods/cl.gin"], {}),
-    "methods/n_w.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "window": 3}),
-    "methods/n_y.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis"}),
-    "methods/n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "window": 3}),
+    "neighborhoods/n_w.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "window": 3}),
+    "neighborhoods/n_y.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis"}),
+    "neighborhoods/n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "window": 3}),
     "methods/ncl_y.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/scl.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/ncl_wy.gin": (["datasets/physionet2019.gin"], {"task": "sepsis", "window": 3}),
@@ -274,10 +276,45 @@ def test_every_file_parses_is_complete_and_can_be_read_back(file: str, cohorts: 
 @pytest.mark.parametrize("file", FILES)
 def test_every_number_carries_its_source(file: str) -> None:
     lines = (config.GIN_FOLDER / file).read_text(encoding="utf-8").splitlines()
-    about = lines[0].startswith("# ")
+    about = lines[0].startswith("# ") and not file.startswith("paper/")
     for line in lines:
         number = re.match(r"[\w.]+ = .*\d", line.split("#")[0])
         assert not number or "# " in line or (about and file != "base.gin"), f"{file}: {line}"
+
+
+FIGURES = {  # of each dataset, by the name that a gin file or its method has in them
+    "physionet2019": ("physionet2019",),
+    "mimic3_benchmark": ("mimic3", "joint_neighborhood_mimic3"),
+}
+
+
+@pytest.mark.parametrize("name", [*PAPER, *AUTOENCODERS, *END_TO_END])
+def test_a_papers_file_begins_with_its_command_its_time_and_the_papers_figures(name: str) -> None:
+    dataset, row = name.split("/")
+    text = (config.GIN_FOLDER / "paper" / f"{name}.gin").read_text(encoding="utf-8")
+    header = " ".join(line[1:].strip(" \\") for line in text.splitlines() if line.startswith("#"))
+    assert f"bin/train --gin_file=gin/paper/{name}.gin --gin_param=\"cohort = '{dataset}.h5'\"" in header
+    assert re.search(r"Time: .*\d (h|min) on (one core|two cores)", header)
+    tables = [tomllib.loads((TABLES / f"{table}.toml").read_text(encoding="utf-8")) for table in FIGURES[dataset]]
+    table, cells = next(
+        (table, block["figures"][known])
+        for known in (row, "end_to_end" if name in END_TO_END else row)
+        for table in tables
+        for block in table["blocks"].values()
+        if known in block["figures"]
+    )
+    assert f"Paper, {table['label']}, linear | MLP head:" in header
+    assert table["heads"] == ["linear", "mlp"]
+    cells = iter(cell.replace("*", "") for cell in cells)
+    expected = [
+        (task, metric, next(cells), next(cells)) for task, metrics in table["metrics"].items() for metric in metrics
+    ]
+    found = [
+        (task, metric.lower(), linear, mlp)
+        for task, figures in re.findall(r"^#   (\w+): (.*\|.*)$", text, re.MULTILINE)
+        for metric, linear, mlp in re.findall(r"(\w+) ([\d.]+ ± [\d.]+) \| ([\d.]+ ± [\d.]+)", figures)
+    ]
+    assert found == [cell for cell in expected if name not in END_TO_END or cell[0] == END_TO_END[name]]
 
 
 def test_budgets_are_what_they_say() -> None:

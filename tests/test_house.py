@@ -24,14 +24,6 @@ OPEN = {  # violations to be removed
     "ncl_tf/evaluation/evaluate.py: config.gin",
     "ncl_tf/evaluation/evaluate.py: evaluate",
     "ncl_tf/evaluation/evaluate.py: run.json",
-    "ncl_tf/networks/encoder.py: _path",
-    "ncl_tf/paper/executors.py",
-    "ncl_tf/paper/executors.py: _private",
-    "ncl_tf/paper/executors.py: run.json",
-    "ncl_tf/training/config.py: _FILE_READERS",
-    "ncl_tf/training/config.py: _REGISTRY",
-    "ncl_tf/training/config.py: _selector_map",
-    "ncl_tf/training/distribution.py: _check_health_initial_timeout",
     "ncl_tf/training/trainer.py: train",
 }
 

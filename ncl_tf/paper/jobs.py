@@ -6,7 +6,6 @@ with its output. So a job never runs twice at the same time; whoever comes next 
 
 import dataclasses
 import fcntl
-import json
 import os
 import pathlib
 import re
@@ -15,6 +14,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+
+from ncl_tf.runs import StoredRun
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEASH = pathlib.Path(__file__).resolve().with_name("leash.py")
@@ -31,7 +32,7 @@ class Job:
         run_dir: the run directory that the job makes or evaluates.
         log: file that receives the program's output.
         needs: name of the job that must be done before.
-        output: file that exists once the job is done; None: a training, whose run.json records its end.
+        output: file that exists once the job is done; None: a training, whose record has its end.
         results: what the job is for; where all of them exist already, there is nothing to do.
     """
 
@@ -55,13 +56,8 @@ class Job:
         return made or (bool(self.results) and all(path.exists() for path in self.results))
 
     def record(self) -> dict:
-        """Return the run's run.json; empty where there is none yet, or a damaged one, which the job will report."""
-        path = self.run_dir / "run.json"
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return record if isinstance(record, dict) else {}
+        """Return the run's record; empty where there is none yet, or a damaged one, which the job will report."""
+        return StoredRun(self.run_dir).record_or_nothing()
 
 
 def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] = lambda: False) -> int:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 
+import ncl_tf
 from ncl_tf.errors import InputError
 from ncl_tf.paper import jobs
 
@@ -49,7 +50,7 @@ class Ray:
             hint = "`ray start --head` starts a cluster" if address == "auto" else "`ray status` shows its address"
             raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}; {hint}") from error
         self.parallel = self._fitting(gpus_per_job)
-        ray.cloudpickle.register_pickle_by_value(jobs)  # workers need not find that module
+        ray.cloudpickle.register_pickle_by_value(ncl_tf)  # workers need not find the package
         options = {"num_cpus": self._threads, "num_gpus": gpus_per_job, "max_retries": RETRIES}
         self._execute = ray.remote(**options)(jobs.execute)
 

@@ -12,8 +12,21 @@ from typing import Any
 # Bindings, macros and configurables that were renamed: old name -> new name.
 RENAMED: dict[str, str] = {"encoder.static_dropout": "momentum_contrast.static_dropout"}
 # Bindings that earlier versions did not have, with the value that they amounted to. Where such a binding refers to a macro
-# and an old configuration sets the binding itself, its value becomes the macro's.
-ADDED = {"history": "48", "encoder.history": "%history"}
+# and a configuration sets the binding itself, its value becomes the macro's.
+ADDED = {
+    "history": "48",
+    "encoder.history": "%history",
+    "filters": "64",
+    "encoder.filters": "%filters",
+    "kernel_size": "2",
+    "encoder.kernel_size": "%kernel_size",
+    "dilations": "(1, 2, 4, 8, 16)",
+    "encoder.dilations": "%dilations",
+    "freeze_projector": "False",
+    "momentum_contrast.freeze_projector": "%freeze_projector",
+    "max_training_minutes": "None",
+    "train.max_minutes": "%max_training_minutes",
+}
 # Keys of the JSON files of evaluations that were renamed: old key -> new key.
 RENAMED_KEYS = {"question": "settings"}
 
@@ -41,7 +54,7 @@ def upgraded(config: Mapping[str, str]) -> dict[str, str]:
         RENAMED.get(name, name): re.sub(r"([%@])([\w./]+)", renamed_reference, value) for name, value in config.items()
     }
     for name, value in ADDED.items():
-        if value.startswith("%") and name in found and found[name] != value and value[1:] not in config:
+        if value.startswith("%") and found.get(name, value) != value:
             found[value[1:]] = found.pop(name)
         found.setdefault(name, value)
     return found

@@ -92,7 +92,7 @@ def test_blocks_share_the_training_of_a_point_in_common(dataset: str, cohorts, t
     plan = make(f"kernel_filters_{dataset}", cohorts, tmp_path)
     commands = [sorted(job.arguments[:-1]) for job in plan.jobs() if job.needs is None]
     assert not [command for command in commands if commands.count(command) > 1]
-    both = [row for row in plan.table.rows if dict(row.settings) == {"encoder.filters": 32, "encoder.kernel_size": 2}]
+    both = [row for row in plan.table.rows if dict(row.settings) == {"filters": 32, "kernel_size": 2}]
     assert len(both) == 2
 
 

@@ -44,7 +44,7 @@ def test_evaluations_of_earlier_versions(key: str, tmp_path: pathlib.Path) -> No
     path.write_text(json.dumps({key: {"task": "sepsis"}, "config": {"alpha": "0.5"}}))
     assert read_evaluation(path) == {
         "settings": {"task": "sepsis"},
-        "config": {"alpha": "0.5", "history": "48", "encoder.history": "%history"},
+        "config": {"alpha": "0.5", **configuration.ADDED},
     }
     with pytest.raises(
         InputError, match=r"sepsis-mlp.json.*bin/reproduce.* best_epoch, intervals, metrics, protocol, run"

@@ -29,6 +29,9 @@ TABLES = pathlib.Path(factories.__file__).parents[1] / "paper" / "tables"
 RHO = {"physionet2019": 0.99, "mimic3_benchmark": 0.999}  # paper, section 5.3
 
 
+TINY = {"history": 3, "dilations": (2,), "filters": 8, "augmentation.layers": ("noise",)}
+
+
 class Row(NamedTuple):
     """A row of the paper's Table 1 with the settings of section 5.3 and the caption of Table 2."""
 
@@ -146,15 +149,15 @@ def test_learning_rate_is_the_papers() -> None:
 def test_a_papers_file_trains_two_steps(name: str, cohorts: dict[str, Cohort]) -> None:
     cohort = cohorts[name.split("/")[0]]
     files = (f"paper/{name}.gin", "budgets/smoke.gin")
-    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (24,), "encoder.filters": 8}), cohort)
+    assert_trains(*build(*files, cohort=cohort, **TINY), cohort)
 
 
 def assert_trains(model: MomentumContrast, bound: dict, cohort: Cohort) -> None:
     """Two steps change the networks and bring real keys into the queue; loss and weights stay finite."""
-    windows = Windows(cohort["train"], 48)
+    windows = Windows(cohort["train"], model.window_hours)
     plans.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
-    model.build((None, 48, len(cohort.columns)))
+    model.build((None, model.window_hours, len(cohort.columns)))
     before = [np.array(variable) for variable in model.trainable_variables]
     batches = windows.training(bound["batch_size"], bound["seed"])
     logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
@@ -238,7 +241,7 @@ def test_authors_code_flips_every_point(name: str, cohorts: dict[str, Cohort]) -
 def test_authors_code_trains_two_steps(cohorts: dict[str, Cohort]) -> None:
     cohort = cohorts["mimic3_benchmark"]
     files = ("paper/mimic3_benchmark/ncl_wy_decompensation.gin", "authors_code_joint.gin", "budgets/smoke.gin")
-    assert_trains(*build(*files, cohort=cohort, **{"encoder.dilations": (24,)}), cohort)
+    assert_trains(*build(*files, cohort=cohort, **TINY), cohort)
 
 
 # Every file

@@ -17,9 +17,10 @@ OWN = {
 # What a method has no use for: End-to-End is trained with the protocol's batch size and early stopping, at a constant rate.
 WITHOUT = {
     "momentum_contrast": set(),
-    "autoencoder": {"encoder.static_dropout", "encoder.normalize"},
-    "end_to_end": {"encoder.static_dropout"}
-    | {f"train.{name}" for name in ("steps", "batch_size", "report_every", "warmup", "lowest_rate", "highest_rate")},
+    "autoencoder": {"encoder.normalize"},
+    "end_to_end": {
+        f"train.{name}" for name in ("steps", "batch_size", "report_every", "warmup", "lowest_rate", "highest_rate")
+    },
 }
 WITHOUT_LABELS = {"SameStayWithin", "DecayingWithin", "Intersection", "Union"}  # neighborhoods that compare none
 CONFIGURABLES = SHARED.union(*OWN.values(), WITHOUT_LABELS, ["SameLabel"])  # all that configurations can name

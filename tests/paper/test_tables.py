@@ -142,7 +142,7 @@ def test_gin_files_configure_the_instances(method: str, instance: dict) -> None:
     bound = dict(re.findall(r"^(\w+) = (\S+)", text, re.MULTILINE))
     assert float(bound["alpha"]) == instance["alpha"]
     assert bound.get("window") == (None if "window" not in instance else str(instance["window"]).replace("inf", "None"))
-    assert f"include 'methods/{instance['neighborhood'].lower()}.gin'" in text
+    assert f"include 'neighborhoods/{instance['neighborhood'].lower()}.gin'" in text
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_unknown_and_missing_macros_are_told() -> None:
     )
     config.load([CL], [COHORT, "train.steps = 3"])  # a binding in the place of a macro's leaves the macro without use
     assert refusal(CL) == "macro 'cohort' is not set; add --gin_param=\"cohort = 'path/to/file.h5'\""
-    assert refusal("datasets/physionet2019.gin", "methods/n_w.gin", params=(COHORT, "window = 3")) == (
+    assert refusal("datasets/physionet2019.gin", "neighborhoods/n_w.gin", params=(COHORT, "window = 3")) == (
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
     )
     assert "name the file of a method first" in refusal("budgets/smoke.gin")
@@ -96,7 +96,7 @@ def test_unknown_and_missing_macros_are_told() -> None:
         ("seq2seq_ae", "alpha = 0.5", ["steps"]),
         ("seq2seq_ae", "temperature = 0.5", ["steps"]),
         ("seq2seq_ae_forecast", "task = 'sepsis'", ["batch_size"]),
-        ("seq2seq_ae", "encoder.static_dropout = 0.1", ["encoder"]),
+        ("seq2seq_ae", "encoder.normalize = True", ["encoder"]),
         ("seq2seq_ae", "augmentation.layers = ['noise']", ["autoencoder"]),
         ("cl", "task = 'sepsis'", ["alpha", "SameStayWithin"]),
         ("ncl_y", "SameStayWithin.inclusive = True", ["SameLabel", "task"]),

@@ -16,6 +16,7 @@ import gin
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
+from ncl_tf.runs.configuration import read_configuration
 from ncl_tf.training import factories  # noqa: F401 - configurations bind them
 from ncl_tf.training.used_settings import CONFIGURABLES, UsedSettings
 
@@ -56,7 +57,7 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
 def load_again(file: pathlib.Path, gin_params: Sequence[str]) -> None:
     """Read the configuration of a run, which was checked when it began, then single bindings."""
     gin.clear_config()
-    _read(str(file))
+    _parse(read_configuration(file), str(file))
     _bind(gin_params)
 
 

@@ -1,1 +1,1 @@
-"""Ways to learn a representation; each is a Keras model with its own `train_step`."""
+"""Methods that learn a representation, each a Keras model; `base` has the `train_step` that they share."""

@@ -69,7 +69,7 @@ class MomentumContrast(Method):
     ) -> None:
         super().__init__(encoder, Terms, seed, name)
         if not 0 <= momentum < 1:
-            raise InputError(f"momentum must be 0 or more and below 1, got {momentum}")
+            raise InputError(f"momentum must be 0 to 1, without 1, got {momentum}")
         if not queue_size > 0:
             raise InputError(f"queue_size must be above 0, got {queue_size}")
         self.projector = projector

@@ -1,8 +1,8 @@
-"""Neighborhood functions n(x_i, x_k): which samples should lie close to each other.
+"""Neighborhood functions n(x_i, x_k), which define the samples that should lie close to each other.
 
 A neighborhood is any callable `(anchors: Attributes [N], keys: Attributes [K]) -> membership [N, K]`, where membership
-is bool or a float in [0, 1]. It looks only at attributes and need not care about an anchor's own views or the start-up
-entries of the queue: the objective takes care of both (`ncl_tf.objective.losses.membership`). Your own is a few lines:
+is bool or a float in [0, 1]. It compares attributes only; the objective itself treats an anchor's own views and the
+start-up entries of the queue (`ncl_tf.objective.losses.membership`). A neighborhood of your own takes a few lines:
 
     def same_parity(anchors: Attributes, keys: Attributes) -> tf.Tensor:
         return anchors.hour[:, None] % 2 == keys.hour[None, :] % 2
@@ -19,10 +19,10 @@ from ncl_tf.errors import InputError
 
 
 class Attributes(NamedTuple):
-    """What neighborhoods know of each of N samples.
+    """Attributes of N samples that neighborhoods compare.
 
     Attributes:
-        stay: [N] int32, the stay's number; -1: a start-up entry of the queue, nobody's.
+        stay: [N] int32, the stay's number; -1: a start-up entry of the queue, of no stay.
         hour: [N] int32, hour within the stay.
         label: [N] int32, class index; -1: unlabelled.
     """
@@ -36,18 +36,18 @@ Neighborhood = Callable[[Attributes, Attributes], tf.Tensor]
 
 
 def _same_stay(anchors: Attributes, keys: Attributes) -> tf.Tensor:
-    """Whether anchor and key come from the same stay, [N, K] bool."""
+    """Return whether anchor and key come from the same stay, [N, K] bool."""
     return anchors.stay[:, None] == keys.stay[None, :]
 
 
 def _hours_apart(anchors: Attributes, keys: Attributes) -> tf.Tensor:
-    """|t_i - t_k|, [N, K] float32."""
+    """Return |t_i - t_k|, [N, K] float32."""
     return tf.cast(tf.abs(anchors.hour[:, None] - keys.hour[None, :]), tf.float32)
 
 
 @dataclass(frozen=True)
 class SameStayWithin:
-    """n_w: the same stay and |t_i - t_k| < window.
+    """n_w: two hours of the same stay with |t_i - t_k| < window are neighbors.
 
     Attributes:
         window: w in hours; None: any two hours of a stay.
@@ -59,7 +59,7 @@ class SameStayWithin:
 
     def __post_init__(self) -> None:
         if self.window is not None and not self.window >= 0:
-            raise InputError(f"SameStayWithin: window is {self.window}; allowed: hours >= 0, or None for infinite")
+            raise InputError(f"SameStayWithin: window must be 0 hours or more, or None for infinite, got {self.window}")
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         same_stay = _same_stay(anchors, keys)
@@ -71,7 +71,7 @@ class SameStayWithin:
 
 @dataclass(frozen=True)
 class SameLabel:
-    """n_Y: the same label. Unlabelled samples have no neighbors."""
+    """n_Y: samples with the same label are neighbors; unlabelled samples have none."""
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         return (anchors.label[:, None] == keys.label[None, :]) & (anchors.label[:, None] >= 0)
@@ -79,7 +79,7 @@ class SameLabel:
 
 @dataclass(frozen=True)
 class DecayingWithin:
-    """The same stay, with membership 0.5 ** (|t_i - t_k| / half_life): a soft n_w, not in the paper.
+    """A soft n_w, not in the paper: within a stay, the membership is 0.5 ** (|t_i - t_k| / half_life).
 
     Attributes:
         half_life: hours after which the membership has halved.
@@ -89,7 +89,7 @@ class DecayingWithin:
 
     def __post_init__(self) -> None:
         if not self.half_life > 0:
-            raise InputError(f"DecayingWithin: half_life is {self.half_life}; allowed: hours > 0")
+            raise InputError(f"DecayingWithin: half_life must be above 0 hours, got {self.half_life}")
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         decay = 0.5 ** (_hours_apart(anchors, keys) / self.half_life)
@@ -97,11 +97,11 @@ class DecayingWithin:
 
 
 class _Combination:
-    """Several neighborhoods made one."""
+    """Base of combinations of several neighborhoods into one."""
 
     def __init__(self, *neighborhoods: Neighborhood) -> None:
         if not neighborhoods:
-            raise InputError(f"{type(self).__name__}: no neighborhood given; allowed: one or more")
+            raise InputError(f"{type(self).__name__} must have one neighborhood or more, got none")
         self.neighborhoods = neighborhoods
 
     def __repr__(self) -> str:
@@ -112,34 +112,34 @@ class _Combination:
 
 
 class Intersection(_Combination):
-    """Member of all: the product of the memberships."""
+    """Neighbors by all of several neighborhoods: the product of the memberships."""
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         return reduce(tf.multiply, self._memberships(anchors, keys))
 
 
 class Union(_Combination):
-    """Member of any: the maximum of the memberships."""
+    """Neighbors by any of several neighborhoods: the maximum of the memberships."""
 
     def __call__(self, anchors: Attributes, keys: Attributes) -> tf.Tensor:
         return reduce(tf.maximum, self._memberships(anchors, keys))
 
 
 def check(neighborhood: Neighborhood) -> None:
-    """Refuses what is no neighborhood, such as a class of which no instance was made."""
+    """Raise an error for anything that is not a neighborhood, such as a class instead of its instance."""
     anchors, keys = (Attributes(*[tf.zeros(samples, tf.int32)] * 3) for samples in (2, 3))
     try:
         shape = list(tf.shape(neighborhood(anchors, keys)).numpy())
     except Exception as error:  # a user's own may raise anything
         raise InputError(
-            f"neighborhood is {neighborhood}, which cannot be asked about two anchors and three keys: "
-            f"{type(error).__name__}, {str(error).partition(chr(10))[0][:200]}; "
-            "allowed: a function of both, or an instance of a class, @SameStayWithin() in gin"
+            "neighborhood must be a function of anchors and keys, or an instance of a class, @SameStayWithin() in gin, "
+            f"got {neighborhood}, which fails for two anchors and three keys: "
+            f"{type(error).__name__}, {str(error).partition(chr(10))[0][:200]}"
         ) from error
     if shape != [2, 3]:
-        raise InputError(f"neighborhood {neighborhood}: gives {shape} for two anchors and three keys; allowed: [2, 3]")
+        raise InputError(f"neighborhood {neighborhood} must return [2, 3] for two anchors and three keys, got {shape}")
 
 
 def compares_labels(neighborhood: Neighborhood) -> bool:
-    """Whether it is n_Y, or has it as a part."""
+    """Return whether the neighborhood is n_Y or contains it."""
     return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))

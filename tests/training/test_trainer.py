@@ -268,7 +268,7 @@ def test_bad_settings_are_refused_and_leave_no_traces(
     [
         (
             ["momentum_contrast.neighborhood = @SameStayWithin"],
-            "allowed: a function of both, or an instance of a class",
+            "an instance of a class",
         ),
         (
             ["momentum_contrast.neighborhood = @DecayingWithin()"],

@@ -5,7 +5,7 @@ a convolution of kernel size k and dilation d adds the taps t, t - d, ..., t - (
 with kernel size 2, dilations 1, 2, 4, 8, 16 and 48 input steps, 138 of 480 outputs remain.
 
 The needed steps are kept as `range`s. Where the dilations leave gaps of several sizes, the range includes a few steps
-nobody needs: strided slices and reshapes, whose gradients are fast, are worth more than the last skipped step.
+that are not needed: strided slices and reshapes, whose gradients are fast, are worth more than the last skipped step.
 """
 
 from math import gcd
@@ -19,7 +19,7 @@ from ncl_tf.networks.fast.normalization import normalize
 
 
 def supports(tcn: TCN, training: bool | None = False) -> bool:
-    """Whether `last_step` can skip steps of this layer; if not, it runs the layer itself."""
+    """Return whether `last_step` can skip steps of this layer; otherwise it runs the layer itself."""
     return (
         tcn.padding == "causal"
         and not tcn.go_backwards
@@ -30,7 +30,7 @@ def supports(tcn: TCN, training: bool | None = False) -> bool:
 
 
 def last_step(tcn: TCN, inputs: tf.Tensor, training: bool | None = False) -> tf.Tensor:
-    """The layer's output at the last step, computed with the layer's own weights.
+    """Return the layer's output at the last step, computed with the layer's own weights.
 
     Args:
         tcn: the layer; built here if it is not yet.
@@ -57,7 +57,7 @@ def last_step(tcn: TCN, inputs: tf.Tensor, training: bool | None = False) -> tf.
 
 
 def _needed_after_each_block(tcn: TCN, length: int) -> list[range]:
-    """The steps of every block's output on which the last step of the layer depends, first block first."""
+    """Return the steps of every block's output on which the last step of the layer depends, first block first."""
     needed = [range(length - 1, length)]
     for block in tcn.residual_blocks[:0:-1]:
         first, second = _convolutions(block)
@@ -66,7 +66,7 @@ def _needed_after_each_block(tcn: TCN, length: int) -> list[range]:
 
 
 def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range) -> tuple[tf.Tensor, tf.Tensor]:
-    """One block at the steps `want`, from its input `x` [B, len(have), C] at the steps `have`.
+    """Compute one block at the steps `want` from its input `x` [B, len(have), C] at the steps `have`.
 
     Returns:
         The block's output and its skip connection, [B, len(want), filters] each.
@@ -88,12 +88,12 @@ def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range
 
 
 def _convolutions(block: ResidualBlock) -> list[layers.Conv1D]:
-    """The two dilated convolutions of a block."""
+    """Return the two dilated convolutions of a block."""
     return [layer for layer in block.layers if isinstance(layer, layers.Conv1D)]
 
 
 def _taps(convolution: layers.Conv1D, steps: range) -> range:
-    """The input steps that a causal convolution needs for its outputs at `steps`, none before the beginning."""
+    """Return the input steps that a causal convolution needs for its outputs at `steps`, none before the beginning."""
     reach = (convolution.kernel_size[0] - 1) * convolution.dilation_rate[0]
     if not reach:
         return steps
@@ -103,7 +103,7 @@ def _taps(convolution: layers.Conv1D, steps: range) -> range:
 
 
 def _convolve(convolution: layers.Conv1D, x: tf.Tensor, have: range, want: range) -> tf.Tensor:
-    """A causal convolution at the steps `want`, as one matrix product: [B, len(have), C] -> [B, len(want), filters]."""
+    """Compute a causal convolution at the steps `want` as one matrix product: [B, len(have), C] -> [B, len(want), filters]."""
     size, dilation = convolution.kernel_size[0], convolution.dilation_rate[0]
     back = [(size - 1 - tap) * dilation for tap in range(size)]
     if list(have) == [step - lag for step in want for lag in back]:
@@ -117,7 +117,7 @@ def _convolve(convolution: layers.Conv1D, x: tf.Tensor, have: range, want: range
 
 
 def _select(x: tf.Tensor, have: range, want: range) -> tf.Tensor:
-    """Steps `want` of `x` [B, len(have), C]; those before the beginning are zero, as in causal padding."""
+    """Select the steps `want` of `x` [B, len(have), C]; those before the beginning are zero, as in causal padding."""
     if want == have:
         return x
     inside = [step for step in want if step >= 0]

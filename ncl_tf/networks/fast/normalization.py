@@ -1,4 +1,4 @@
-"""Layer normalisation whose means over the channels are products with a vector.
+"""Layer normalization whose means over the channels are products with a vector.
 
 Compiled by XLA for a processor, `tf.reduce_mean` over the last axis adds one number after the other, and so do its gradients; a
 product of a matrix and a vector uses the whole width of the processor.
@@ -9,7 +9,7 @@ from keras import layers
 
 
 def normalize(norm: layers.LayerNormalization, x: tf.Tensor) -> tf.Tensor:
-    """`norm(x)`, for x [..., C], computed with the layer's own weights; unusual layers are called themselves."""
+    """Return `norm(x)` for x [..., C], computed with the layer's own weights; layers with unusual settings are called."""
     usual = list(norm.axis) == [-1] and norm.center and norm.scale and not norm.rms_scaling
     if not usual or x.shape[-1] is None:
         return norm(x)
@@ -18,7 +18,7 @@ def normalize(norm: layers.LayerNormalization, x: tf.Tensor) -> tf.Tensor:
 
 
 def _normalized(rows: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float) -> tf.Tensor:
-    """gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and variance of each row: [R, C] -> [R, C]."""
+    """Return gamma (x - mean) / sqrt(variance + epsilon) + beta, with mean and variance of each row: [R, C] -> [R, C]."""
     channels = rows.shape[1]
     share = tf.fill([channels, 1], tf.constant(1 / channels, rows.dtype))
 

@@ -1,4 +1,4 @@
-"""Functions of a batch, piece by piece: what they compute on the way stays in the processor's caches.
+"""Functions of a batch, evaluated piece by piece, so that intermediate values stay in the processor's caches.
 
 The gradient of a mean over samples is the mean of the pieces' gradients. Each is computed right after the piece's forward
 pass, so that nothing is computed twice, nothing large is written to memory, and the memory does not grow with the batch.

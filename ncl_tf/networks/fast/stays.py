@@ -1,4 +1,4 @@
-"""The last step of a keras-tcn layer for the windows of every hour of whole stays, without what they have in common twice.
+"""The last step of a keras-tcn layer for the window of every hour of whole stays, with common parts computed once.
 
 Windows of consecutive hours overlap. Far enough from a window's beginning, a layer's value depends on the hour alone, not on the
 window: it is *shared*, and computed once per hour. Nearer to the beginning than the layer's reach, causal padding shows, and the
@@ -17,7 +17,7 @@ from tcn import TCN
 
 
 def last_steps(tcn: TCN, rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.Tensor:
-    """The layer's output at the last step of each hour's window, computed with the layer's own weights.
+    """Return the layer's output at the last step of each hour's window, computed with the layer's own weights.
 
     Args:
         tcn: the layer, built, of a kind that `ncl_tf.networks.fast.last_step.supports`, without skip connections.
@@ -43,7 +43,7 @@ def last_steps(tcn: TCN, rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.T
 
 
 class _Hours:
-    """Where the hour `lag` hours before each hour is found among the shared values; hours before the stay are at 0."""
+    """Indices of earlier hours among the shared values; hours before the stay are at 0."""
 
     def __init__(self, hour: tf.Tensor, history: int) -> None:
         self.hour, self.history = hour, history
@@ -51,14 +51,14 @@ class _Hours:
         self._known: dict[int, tf.Tensor] = {}
 
     def before(self, lag: int) -> tf.Tensor:
-        """[N] int32."""
+        """Return the index of the hour `lag` hours before each hour, [N] int32."""
         if lag not in self._known:
             self._known[lag] = tf.where(self.hour >= lag, self.row - lag, 0)
         return self._known[lag]
 
 
 class _Values:
-    """What one layer gives, computed when asked for and once.
+    """Outputs of one layer, each computed once, when it is needed.
 
     Attributes:
         hours: of the stays.
@@ -71,18 +71,18 @@ class _Values:
 
     @functools.cached_property
     def shared(self) -> tf.Tensor:
-        """[1 + N, F]: of an hour before the stay, then of each hour."""
+        """Values of an hour before the stay, then of each hour, [1 + N, F]."""
         return self._shared()
 
     def at(self, position: int) -> tf.Tensor:
-        """[N, F]: at one position of each hour's window."""
+        """Return the values at one position of each hour's window, [N, F]."""
         if position not in self._known:
             shared = position >= self.reach
             self._known[position] = self._place(self.shared, position) if shared else self._own(position)
         return self._known[position]
 
     def _place(self, shared: tf.Tensor, position: int) -> tf.Tensor:
-        """[1 + N, F] -> [N, F]: shared values at one position of each hour's window."""
+        """Select the shared values at one position of each hour's window: [1 + N, F] -> [N, F]."""
         return tf.gather(shared, self.hours.before(self.hours.history - 1 - position))
 
 
@@ -96,7 +96,7 @@ class _Input(_Values):
 
 
 class _Pointwise(_Values):
-    """A layer that looks at one step of each of its sources."""
+    """A layer whose output depends on the same step of each of its sources."""
 
     def __init__(self, function: Callable[..., tf.Tensor], *sources: _Values) -> None:
         super().__init__(sources[0].hours, max(source.reach for source in sources))
@@ -122,7 +122,7 @@ class _Convolution(_Values):
 
     @functools.cached_property
     def products(self) -> dict[int, tf.Tensor]:
-        """[1 + N, F] by lag."""
+        """Products of the shared values with each tap's weights, [1 + N, F] by lag."""
         return {lag: self.source.shared @ weights for lag, weights in self.taps.items()}
 
     def _shared(self) -> tf.Tensor:

@@ -13,16 +13,16 @@ from ncl_tf.objective.neighborhoods import Attributes, Intersection, Neighborhoo
 
 
 class StayJoin(NamedTuple):
-    """A neighborhood that a join can find: the same stay, at most `reach` hours apart, perhaps with the same label."""
+    """A neighborhood that a join can find: the same stay, at most `reach` hours apart, optionally with the same label."""
 
     reach: int
     same_label: bool
 
     @classmethod
     def of(cls, neighborhood: Neighborhood) -> StayJoin | None:
-        """The join for n_w, or for an intersection of n_w and n_Y; None for any other neighborhood.
+        """Return the join for n_w, or for an intersection of n_w and n_Y; None for any other neighborhood.
 
-        A subclass is another neighborhood: who knows what it means.
+        A subclass counts as another neighborhood, since it may have redefined the membership.
         """
         parts = neighborhood.neighborhoods if type(neighborhood) is Intersection else (neighborhood,)
         windows = [part for part in parts if type(part) is SameStayWithin]
@@ -32,7 +32,7 @@ class StayJoin(NamedTuple):
         return cls(min(_reach(window) for window in windows), bool(labels))
 
     def ranges(self, anchors: Attributes, keys: Sorted) -> Ranges:
-        """Finds every anchor's neighbors among the sorted keys."""
+        """Find every anchor's neighbors among the sorted keys."""
         hour = tf.cast(anchors.hour, tf.int64)
         earliest = _place(anchors.stay, tf.maximum(hour - self.reach, tf.int32.min))
         latest = _place(anchors.stay, tf.minimum(hour + self.reach, tf.int32.max))
@@ -45,7 +45,7 @@ class StayJoin(NamedTuple):
         anchors: Attributes,
         keys: Keys,
     ) -> Neighbors:
-        """All neighbors but the own other view: one key per anchor at a time, as often as the longest range asks.
+        """Sum over all neighbors except the own other view: one key per anchor at a time, up to the longest range.
 
         Args:
             ranges: of `self.ranges`.
@@ -82,14 +82,14 @@ class Sorted(NamedTuple):
 
     @classmethod
     def of(cls, keys: Attributes) -> Sorted:
-        """Sorts keys with these attributes [K]."""
+        """Sort keys with these attributes [K]."""
         places = _place(keys.stay, keys.hour)
         order = tf.argsort(places, stable=True)
         return cls(order, tf.gather(places, order))
 
 
 class Ranges(NamedTuple):
-    """Where an anchor's neighbors are among the keys sorted by stay and hour.
+    """Ranges of the anchors' neighbors among the keys sorted by stay and hour.
 
     Attributes:
         order: [K] int32, the keys' indices, sorted.
@@ -108,19 +108,19 @@ class Ranges(NamedTuple):
 
 
 def _reach(window: SameStayWithin) -> int:
-    """The largest whole number of hours that counts as close; -1 if none does."""
+    """Return the largest whole number of hours within the window; -1 if there is none."""
     if window.window is None or window.window > tf.int32.max:
         return tf.int32.max
     return math.floor(window.window) if window.inclusive else math.ceil(window.window) - 1
 
 
 def _place(stay: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
-    """A number that sorts by stay, then by hour: int64."""
+    """Return a number that sorts by stay, then by hour: int64."""
     return tf.cast(stay, tf.int64) * 2**32 + (tf.cast(hour, tf.int64) - tf.int32.min)
 
 
 def _count_below(places: tf.Tensor, bounds: tf.Tensor) -> tf.Tensor:
-    """How many of the sorted `places` [K] are below each bound: [A] -> [A] int32, by bisection.
+    """Count the sorted `places` [K] below each bound by bisection: [A] -> [A] int32.
 
     (Compiled by XLA, `tf.searchsorted` compares every bound with every place.)
     """

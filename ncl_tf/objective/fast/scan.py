@@ -1,4 +1,4 @@
-"""One pass over the keys, chunk by chunk: no anchors x keys matrix ever exists."""
+"""A pass over the keys chunk by chunk, without an anchors x keys matrix."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Keys(NamedTuple):
 
     @property
     def size(self) -> int | tf.Tensor:
-        """K."""
+        """The number of keys, K."""
         static = self.vectors.shape[0]
         return tf.shape(self.vectors)[0] if static is None else static
 
     def sorted_by_label(self) -> Keys:
-        """The same keys sorted by label, views of anchors last."""
+        """Return the same keys sorted by label, views of anchors last."""
         views = tf.concat([tf.where(self.own < 0, self.other, self.own), self.other], axis=0)
         is_view = tf.scatter_nd(views[:, None], tf.ones_like(views), [self.size]) > 0
         order = tf.argsort(tf.where(is_view, tf.int32.max, label_of_known(self.attributes)), stable=True)
@@ -46,25 +46,25 @@ class Keys(NamedTuple):
         )
 
     def padded(self, multiple: int) -> Keys:
-        """With start-up entries appended, up to a multiple of some number of keys."""
+        """Append start-up entries, up to a multiple of some number of keys."""
         missing = -self.size % multiple
         attributes = (tf.pad(attribute, [[0, missing]], constant_values=-1) for attribute in self.attributes)
         return self._replace(vectors=tf.pad(self.vectors, [[0, missing], [0, 0]]), attributes=Attributes(*attributes))
 
     def part(self, start: tf.Tensor, size: int) -> Keys:
-        """`size` keys from `start` on; views of anchors that are not among them get an index that is none."""
+        """Return `size` keys from `start` on; views of anchors that are not among them get an index outside of them."""
         attributes = (tf.slice(attribute, [start], [size]) for attribute in self.attributes)
         vectors = tf.slice(self.vectors, [start, 0], [size, self.vectors.shape[1]])
         return Keys(vectors, Attributes(*attributes), self.own - start, self.other - start)
 
     def any_view(self) -> tf.Tensor:
-        """Whether any view of an anchor is among the keys."""
+        """Return whether any view of an anchor is among the keys."""
         views = tf.concat([self.own, self.other], axis=0)
         return tf.reduce_any((views >= 0) & (views < self.size))
 
 
 class Found(NamedTuple):
-    """What has been found among the keys seen so far.
+    """Sums over the keys compared so far.
 
     Attributes:
         negatives: sums over all keys but the anchor's own projection and its other view.
@@ -86,7 +86,7 @@ class Scan(NamedTuple):
         anchors: attributes of the anchors, [A].
         neighborhood: n(x_i, x_k); None: all neighbors are known before the pass.
         shared: (anchors [A], keys [C]) -> whether every one of these keys has the same neighbors among the anchors,
-            and then which, [A] bool; None: nothing known. Where it is the case, sums over neighbors cost nothing.
+            and then which, [A] bool; None: unknown. Where it is true, sums over neighbors cost nothing.
     """
 
     projections: tf.Tensor
@@ -95,22 +95,22 @@ class Scan(NamedTuple):
     shared: SharedMembership | None = None
 
     def __call__(self, keys: Keys, known: Neighbors, chunk: int) -> Found:
-        """Looks at all keys, `chunk` at a time, adding to neighbors already known (at least the other views)."""
+        """Sum over all keys, `chunk` at a time, adding to the neighbors already known (at least the other views)."""
         size = keys.size
         chunk = min(chunk, size) if isinstance(size, int) else chunk
         padded = keys.padded(chunk)
 
-        def look(start: tf.Tensor, found: Found) -> tuple[tf.Tensor, Found]:
+        def compare(start: tf.Tensor, found: Found) -> tuple[tf.Tensor, Found]:
             part = padded.part(start, chunk)
             inside = start + tf.range(chunk) < size
-            return start + chunk, self._look_at(part, inside, found)
+            return start + chunk, self._compare(part, inside, found)
 
         zero = tf.zeros_like(self.projections[:, 0])
         nothing = Sums(tf.fill(tf.shape(zero), zero.dtype.min), zero, tf.zeros_like(self.projections))
-        return tf.while_loop(lambda start, _: start < size, look, (0, Found(nothing, known)))[1]
+        return tf.while_loop(lambda start, _: start < size, compare, (0, Found(nothing, known)))[1]
 
-    def _look_at(self, keys: Keys, inside: tf.Tensor, found: Found) -> Found:
-        """Adds one chunk of keys; `inside` [C] tells them from padding."""
+    def _compare(self, keys: Keys, inside: tf.Tensor, found: Found) -> Found:
+        """Add one chunk of keys; `inside` [C] is false for padding."""
         scores = tf.matmul(self.projections, keys.vectors, transpose_b=True)
         if self.neighborhood is not None and self.shared is None:
             return self._carefully(scores, keys, inside, found)
@@ -126,7 +126,7 @@ class Scan(NamedTuple):
         )
 
     def _quickly(self, scores: tf.Tensor, keys: Keys, member: tf.Tensor | None, found: Found) -> Found:
-        """No views of anchors among the keys, and the keys are all neighbors of an anchor or none is."""
+        """Add keys without views of anchors among them, of which an anchor has all or none as neighbors."""
         sums = Sums.of(scores, keys.vectors)
         neighbors = found.neighbors
         if member is not None:
@@ -136,7 +136,7 @@ class Scan(NamedTuple):
         return Found(found.negatives + sums, neighbors)
 
     def _carefully(self, scores: tf.Tensor, keys: Keys, inside: tf.Tensor, found: Found) -> Found:
-        """Any keys: every pair of anchor and key on its own."""
+        """Add any keys, with a decision for every pair of anchor and key."""
         is_view = (keys.own[:, None] == tf.range(keys.size)) | (keys.other[:, None] == tf.range(keys.size))
         scores = tf.where(is_view | ~inside, float("-inf"), scores)
         neighbors = found.neighbors
@@ -148,11 +148,11 @@ class Scan(NamedTuple):
 
 
 def label_of_known(attributes: Attributes) -> tf.Tensor:
-    """Labels, -1 for the unlabelled and for start-up entries."""
+    """Return the labels, -1 for unlabelled samples and for start-up entries."""
     return tf.where(attributes.stay >= 0, tf.maximum(attributes.label, -1), -1)
 
 
 def shared_label(anchors: Attributes, keys: Attributes) -> tuple[tf.Tensor, tf.Tensor]:
-    """n_Y of keys that all have one label."""
+    """Return n_Y of keys that all have one label, and whether they do: see `Scan.shared`."""
     labels = label_of_known(keys)
     return tf.reduce_all(labels == labels[0]), (anchors.label == labels[0]) & (labels[0] >= 0)

@@ -1,4 +1,4 @@
-"""Sums over keys that grow chunk by chunk: what the objective and its gradient need of a set of keys."""
+"""Sums over sets of keys that grow chunk by chunk, as the objective and its gradient need them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, scores: tf.Tensor, keys: tf.Tensor, members: tf.Tensor | None = None) -> Sums:
-        """Sums over keys [C, D] with scores [A, C], -inf where a key is none of the anchor's, and memberships [A, C]."""
+        """Sum over keys [C, D] with memberships [A, C] and scores [A, C], -inf where the anchor does not have the key."""
         if members is not None:
             scores = tf.where(members > 0, scores, float("-inf"))
         peak = tf.maximum(tf.reduce_max(scores, axis=1), scores.dtype.min)
@@ -32,7 +32,7 @@ class Sums(NamedTuple):
         return cls(peak, tf.reduce_sum(exponentials, axis=1), exponentials @ keys)
 
     def __add__(self, others: Sums) -> Sums:
-        """Sums over two disjoint sets of keys."""
+        """Add the sums over two disjoint sets of keys."""
         peak = tf.maximum(self.peak, others.peak)
         ours, theirs = tf.exp(self.peak - peak), tf.exp(others.peak - peak)
         return Sums(
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
         )
 
     def of_anchors(self, chosen: tf.Tensor) -> Sums:
-        """The same sums for the chosen anchors, [A] bool; sums over an empty set for the others."""
+        """Keep the sums of the chosen anchors, [A] bool; those of the others become sums over an empty set."""
         kept = tf.cast(chosen, self.total.dtype)
         peak = tf.where(chosen, self.peak, self.peak.dtype.min)
         return Sums(peak, kept * self.total, kept[:, None] * self.moment)
@@ -59,7 +59,7 @@ class Sums(NamedTuple):
 
 
 class Neighbors(NamedTuple):
-    """What the objective needs of the neighborhoods N(i).
+    """Sums over the neighborhoods N(i).
 
     Attributes:
         sums: for L_ND.
@@ -73,18 +73,18 @@ class Neighbors(NamedTuple):
 
     @classmethod
     def of(cls, scores: tf.Tensor, keys: tf.Tensor, members: tf.Tensor) -> Neighbors:
-        """Neighbors among keys [C, D] with scores and memberships [A, C]."""
+        """Sum over the neighbors among keys [C, D] with scores and memberships [A, C]."""
         return cls(Sums.of(scores, keys, members), tf.reduce_sum(members, axis=1), members @ keys)
 
     @classmethod
     def one(cls, score: tf.Tensor, key: tf.Tensor, member: tf.Tensor) -> Neighbors:
-        """One key per anchor, [A, D], with score [A], and whether it is a neighbor, [A] bool."""
+        """Sum over one key per anchor, [A, D], with score [A], which may be a neighbor, [A] bool."""
         size = tf.cast(member, score.dtype)
         moment = size[:, None] * key
         return cls(Sums(tf.where(member, score, score.dtype.min), size, moment), size, moment)
 
     def __add__(self, others: Neighbors) -> Neighbors:
-        """Neighbors from two disjoint sets of keys."""
+        """Add the sums over two disjoint sets of keys."""
         return Neighbors(self.sums + others.sums, self.size + others.size, self.key_sum + others.key_sum)
 
     @property

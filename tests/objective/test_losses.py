@@ -287,16 +287,6 @@ def test_own_projection_and_start_up_entries_are_never_members_and_the_other_vie
         np.testing.assert_array_equal(members, expected)
 
 
-def test_start_up_entries_are_negatives():
-    case = random_case(7, start_up=4)
-    without = case._replace(
-        keys=case.keys[:-4], key_attributes=Attributes(*(column[:-4] for column in case.key_attributes))
-    )
-    full, less = (evaluate(c, lambda a, k: tf.fill([10, k.stay.shape[0]], True)) for c in (case, without))
-    assert full.alignment > less.alignment
-    np.testing.assert_allclose(full.discrimination, less.discrimination, rtol=1e-12)
-
-
 @pytest.mark.parametrize("sign, accuracy", [(1, 1.0), (-1, 0.0)])
 def test_perfect_and_bad_batch(sign, accuracy):
     """Each sample on its own axis; its other view's key is the same vector, or in the bad batch the opposite one."""
@@ -307,15 +297,6 @@ def test_perfect_and_bad_batch(sign, accuracy):
     assert terms.accuracy == accuracy
     expected = np.log(np.exp(sign / temperature) + 2 * n - 2) - sign / temperature
     np.testing.assert_allclose(terms.loss, expected, rtol=1e-6, atol=1e-9)
-
-
-def test_own_projection_does_not_count_as_best():
-    """The own projection scores highest for every anchor, the other view next."""
-    case = random_case(8, samples=3, older=0, start_up=0, size=6)
-    views = np.concatenate([np.eye(3), np.eye(3)])
-    anchors = np.concatenate([views, 0.5 * np.eye(6)], axis=1)
-    terms = evaluate(case._replace(projections=unit(anchors), keys=unit(anchors)), SameStayWithin(0))
-    assert terms.accuracy == 1.0
 
 
 @pytest.mark.parametrize("bad", [{"alpha": -0.1}, {"alpha": 1.5}, {"temperature": 0.0}, {"temperature": -1.0}])

@@ -19,6 +19,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
 from processes import ROOT, finish, start, wait_for
+from trainings import assert_same_bits, checkpoints, record, reports, state
 
 TINY = {
     "fast": False,
@@ -48,28 +49,10 @@ def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet201
         trainer.train(runs.Run(run_dir), export=export_encoder)
 
 
-def run_record(run_dir: pathlib.Path) -> dict:
-    return json.loads((run_dir / "run.json").read_text())
-
-
-def reports(run_dir: pathlib.Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def checkpoint(run_dir: pathlib.Path) -> dict[str, np.ndarray]:
-    with np.load(runs.Run(run_dir).checkpoints[-1]) as archive:
-        return dict(archive)
-
-
 def assert_equal_runs(one: pathlib.Path, other: pathlib.Path) -> None:
-    """Compare two runs bit for bit."""
-    expected, found = checkpoint(one), checkpoint(other)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert value.tobytes() == found[name].tobytes(), name
-    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    assert_same_bits(one, other)
     kept = ("status", "step", "stopped_by_budget", "result", "best_epoch")
-    assert [run_record(one).get(name) for name in kept] == [run_record(other).get(name) for name in kept]
+    assert [record(one).get(name) for name in kept] == [record(other).get(name) for name in kept]
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +64,12 @@ def finished(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 
 def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward_cohort: pathlib.Path) -> None:
     """The loss of the chosen weights on all validation hours, computed here by hand, is the lowest of the curve."""
-    lines, record, data = reports(finished), run_record(finished), Cohort(ward_cohort)
+    lines, found, data = reports(finished), record(finished), Cohort(ward_cohort)
     losses = [line["val_loss"] for line in lines]
-    assert 1 < record["best_epoch"] == 1 + int(np.argmin(losses)) < len(losses)
-    assert len(losses) == record["best_epoch"] + 2  # patience
-    assert (record["status"], record["stopped_by_budget"]) == ("finished", False)
-    assert record["result"] == lines[record["best_epoch"] - 1]
+    assert 1 < found["best_epoch"] == 1 + int(np.argmin(losses)) < len(losses)
+    assert len(losses) == found["best_epoch"] + 2  # patience
+    assert (found["status"], found["stopped_by_budget"]) == ("finished", False)
+    assert found["result"] == lines[found["best_epoch"] - 1]
     assert [line["epoch"] for line in lines] == list(range(1, len(lines) + 1))
     assert {line["learning_rate"] for line in lines} == {float(np.float32(1e-3))}
     hours = len(data["train"].data)
@@ -95,7 +78,7 @@ def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward
     config.load([str(finished / "config.gin")], [])
     model = config.method()(cohort=data, seed=1111, fast=False)
     model.build((None, 48, len(data.columns)))
-    assert runs.Run(finished).restore(model) == record["step"] == lines[-1]["step"]
+    assert runs.Run(finished).restore(model) == found["step"] == lines[-1]["step"]
     labels = data["val"].labels[:, 0].astype(int)
     rows = tf.range(len(labels))
     windows = Windows(data["val"], 48).gather(rows)["window"]
@@ -113,11 +96,10 @@ def test_a_run_killed_after_the_choice_is_finished(
 ) -> None:
     run_dir = shutil.copytree(finished, tmp_path / "run")
     shutil.rmtree(run_dir / "encoder")
-    record = run_record(run_dir)
-    record["status"] = "started"
-    for name in ("stopped_by_budget", "result", "best_epoch"):
-        del record[name]
-    (run_dir / "run.json").write_text(json.dumps(record))
+    found = {
+        name: record(run_dir)[name] for name in record(run_dir).keys() - {"stopped_by_budget", "result", "best_epoch"}
+    }
+    (run_dir / "run.json").write_text(json.dumps(found | {"status": "started"}))
     train(run_dir, ward_cohort)
     assert_equal_runs(finished, run_dir)
     assert (run_dir / "encoder" / "1" / "saved_model.pb").exists()
@@ -134,16 +116,16 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
     flags = [f"--gin_param={param}" for param in params("end_to_end", ward_cohort)]
     command = [python, ROOT / "bin/train", "--gin_file=gin/paper/physionet2019/end_to_end.gin", *flags]
     process = start([*command, f"--run_dir={run_dir}"])
-    wait_for(lambda: runs.Run(run_dir).checkpoints, process)
+    wait_for(lambda: checkpoints(run_dir), process)
     process.kill()
     assert finish(process)[0] == -signal.SIGKILL
-    first = int(runs.Run(run_dir).checkpoints[-1].stem.split("-")[1])
-    assert 0 < first < run_record(finished)["step"]
+    first = max(checkpoints(run_dir))
+    assert 0 < first < record(finished)["step"]
     train(run_dir, ward_cohort)
     assert f"from step {first}" in capfd.readouterr().out
     assert_equal_runs(finished, run_dir)
-    assert run_record(run_dir)["stopped_by_budget"] is False
-    names = checkpoint(finished)
+    assert record(run_dir)["stopped_by_budget"] is False
+    names = state(finished)
     assert {"best/epoch", "best/loss", "adam/iteration"} <= names.keys()
     weights = [name for name in names if name.startswith("classifier/") and "mean" not in name and "loss" not in name]
     assert {"best/" + name.replace("/", ".") for name in weights} <= names.keys()
@@ -153,8 +135,8 @@ def test_an_autoencoder_resumes_from_a_checkpoint(ward_cohort: pathlib.Path, tmp
     method = "physionet2019/seq2seq_ae"
     train(tmp_path / "whole", ward_cohort, method)
     run_dir = shutil.copytree(tmp_path / "whole", tmp_path / "run")
-    runs.Run(run_dir).checkpoints[-1].unlink()
-    kept = {name: value for name, value in run_record(run_dir).items() if name not in ("result", "stopped_by_budget")}
+    list(checkpoints(run_dir).values())[-1].unlink()
+    kept = {name: value for name, value in record(run_dir).items() if name not in ("result", "stopped_by_budget")}
     (run_dir / "run.json").write_text(json.dumps(kept | {"status": "started"}))
     train(run_dir, ward_cohort, method)
     assert "from step 25" in capfd.readouterr().out
@@ -169,8 +151,8 @@ def test_a_cap_cuts_the_epoch_validates_it_and_ends_the_run_well(
 ) -> None:
     tf.config.run_functions_eagerly(True)
     train(tmp_path / "run", ward_cohort, max_minutes=1e-6)
-    record = run_record(tmp_path / "run")
-    assert (record["status"], record["stopped_by_budget"], record["best_epoch"], record["step"]) == (
+    found = record(tmp_path / "run")
+    assert (found["status"], found["stopped_by_budget"], found["best_epoch"], found["step"]) == (
         "finished",
         True,
         1,
@@ -185,9 +167,9 @@ def test_a_cap_cuts_the_epoch_validates_it_and_ends_the_run_well(
 def test_a_cap_ends_an_autoencoder_between_its_reports(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
     tf.config.run_functions_eagerly(True)
     train(tmp_path / "run", ward_cohort, "physionet2019/seq2seq_ae", max_minutes=1e-6)
-    record = run_record(tmp_path / "run")
-    assert (record["status"], record["stopped_by_budget"], record["step"]) == ("finished", True, 1)
-    assert "best_epoch" not in record
+    found = record(tmp_path / "run")
+    assert (found["status"], found["stopped_by_budget"], found["step"]) == ("finished", True, 1)
+    assert "best_epoch" not in found
     assert [line["step"] for line in reports(tmp_path / "run")] == [1]
 
 
@@ -197,15 +179,15 @@ def test_time_counts_from_the_beginning_of_a_run(
     """A run under a cap that was interrupted before its last epoch, with all its time spent, makes no step more."""
     run_dir = shutil.copytree(finished, tmp_path / "run")
     steps = [line["step"] for line in reports(run_dir)]
-    record = run_record(run_dir)
+    found = record(run_dir)
     kept = run_dir / "checkpoints" / f"step-{steps[-2]:08d}.npz"
     (run_dir / "checkpoints" / f"step-{steps[-1]:08d}.npz").unlink()
-    (run_dir / "run.json").write_text(json.dumps(record | {"status": "started", "wall_seconds": 1801.0}))
+    (run_dir / "run.json").write_text(json.dumps(found | {"status": "started", "wall_seconds": 1801.0}))
     train(run_dir, ward_cohort)
-    again = run_record(run_dir)
+    again = record(run_dir)
     assert (again["step"], again["stopped_by_budget"], again["status"]) == (steps[-2], True, "finished")
     assert [line["step"] for line in reports(run_dir)] == steps[:-1]
-    assert runs.Run(run_dir).checkpoints == [kept]
+    assert list(checkpoints(run_dir).values()) == [kept]
 
 
 # Refused
@@ -260,7 +242,7 @@ def test_bin_evaluate_scores_the_run_or_shows_why_not(
     code, out, err = finish(start([*command, "--write_psv=psv"], tmp_path))
     assert code == 0, err
     result = json.loads((run_dir / "evaluations" / "sepsis-mlp.json").read_text())
-    assert f"sepsis-mlp on test, best epoch {run_record(run_dir)['best_epoch']} of " in out
+    assert f"sepsis-mlp on test, best epoch {record(run_dir)['best_epoch']} of " in out
     low, high = result["intervals"]["auroc"]
     assert f"  auroc       {100 * result['metrics']['auroc']:8.2f}   [{100 * low:.2f}, {100 * high:.2f}]\n" in out
     assert "stopped by budget" not in out

@@ -1,12 +1,18 @@
 """Metrics against scikit-learn and Keras, the bootstrap against plainly resampled rows, and small cases by hand."""
 
+import pathlib
+import types
+
+import h5py
 import keras
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, brier_score_loss, cohen_kappa_score, roc_auc_score
 
+from ncl_tf.data import Cohort
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.evaluator import Evaluator
 from ncl_tf.evaluation.metrics import (
     binary_by_stay,
     binary_metrics,
@@ -16,6 +22,7 @@ from ncl_tf.evaluation.metrics import (
     reliability,
 )
 from ncl_tf.evaluation.utility import utility
+from ncl_tf.training.protocol import Protocol
 
 
 def random_cohort(seed: int, stays: int = 60, ties: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -232,6 +239,37 @@ def test_bootstrap_resamples_stays_not_hours():
     hours_as_stays = bootstrap(binary_by_stay(probabilities, labels, np.ones(2000, int)), 2000)
     assert two_stays["accuracy"] == two_stays["auroc"] == [0, 1]
     assert hours_as_stays["accuracy"] == pytest.approx([0.5, 0.5], abs=0.04)
+
+
+@pytest.mark.parametrize("task", ["decompensation", "length_of_stay"])
+def test_an_evaluation_resamples_stays_not_hours(task, mimic_ward_cohort):
+    """The intervals of an evaluation, spelt out: stays are drawn with all their labelled hours, others have none."""
+    with h5py.File(mimic_ward_cohort) as file:
+        windows, labels = file["patient_windows/test"][:], file["labels/test"][:]
+    position, evaluator = Cohort(mimic_ward_cohort).task(task)[0], mimic_evaluator(mimic_ward_cohort, task)
+    truth = Cohort(mimic_ward_cohort)["test"].classes[:, position]
+    count = truth.max() + 1 if task == "decompensation" else 10
+    predictions = np.random.default_rng(1).dirichlet(np.ones(count), len(truth))
+    found, _ = evaluator.score(types.SimpleNamespace(predict=lambda split: predictions), "test")
+    random, accuracies, scores = np.random.default_rng(0), [], []
+    while len(scores) < 200:
+        drawn = random.integers(len(windows), size=len(windows))
+        rows = [row for stay in drawn for row in range(windows[stay, 0], windows[stay, 1] + 1)]
+        rows = [row for row in rows if not np.isnan(labels[row, position])]
+        if len(set(truth[rows])) < 2:
+            continue
+        called = predictions[rows].argmax(1)
+        accuracies.append(np.mean(called == truth[rows]))
+        if task == "decompensation":
+            scores.append(roc_auc_score(truth[rows], predictions[rows, 1]))
+        else:
+            scores.append(cohen_kappa_score(truth[rows], called, weights="linear", labels=range(count)))
+    for name, values in (("accuracy", accuracies), ("auroc" if task == "decompensation" else "kappa", scores)):
+        assert found["intervals"][name] == pytest.approx(np.percentile(values, [2.5, 97.5]), abs=1e-9)
+
+
+def mimic_evaluator(path: pathlib.Path, task: str) -> Evaluator:
+    return Evaluator(Cohort(path), task, Protocol({"linear": 1e-2, "mlp": 1e-2}), seed=1)
 
 
 def test_intervals_cover_the_truth():

@@ -217,6 +217,10 @@ def test_what_runs_and_figures_hold_is_escaped(ward_cohort, tmp_path):
     shown = tables.comparison(Comparison(paper.load_table("physionet2019"), [row]), {"cl": sign})
     assert "<i>" not in shown
     assert shown.count("&lt;i&gt;x") == 3  # budget and changed setting in the caption, and the link
+    for simulated in (True, False):
+        cohort = Cohort(ward_cohort)
+        cohort.name, cohort.simulated = sign, simulated
+        assert "<i>" not in tables.data(cohort)
 
 
 @pytest.mark.slow

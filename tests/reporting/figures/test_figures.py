@@ -5,21 +5,17 @@ import pathlib
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import gin
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow as tf
 from PIL import Image
 
-from ncl_tf import files, runs
+from ncl_tf import files
 from ncl_tf.errors import InputError
-from ncl_tf.evaluation.evaluate import EvaluationSettings, evaluate
 from ncl_tf.paper import results, tables
-from ncl_tf.paper.jobs import Job
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.planned import planned_evaluations
 from ncl_tf.reporting.figures import NAMES, Figure, make
@@ -27,44 +23,9 @@ from ncl_tf.reporting.figures.evaluations import RECALLS, precisions
 from ncl_tf.reporting.figures.groups import evenly
 from ncl_tf.reporting.figures.representations import stay_distances
 from ncl_tf.reporting.sources import Sources
-from ncl_tf.serving.export import export_encoder
-from ncl_tf.training import config, trainer
 
-TINY = {
-    "fast": False,
-    "jit_compile": False,
-    "encoder.dilations": (24,),
-    "encoder.filters": 8,
-    "batch_size": 256,
-    "queue_size": 512,
-    "report_every": 1,
-    "protocol.batch_size": 256,
-    "protocol.mlp_rate": 1e-2,
-}
 SWEEPS = ("alpha_n_w", "alpha_n_y", "temperature_momentum", "window_alpha", "augmentations")
 SEEDS = tables.SEEDS[:2]
-
-pytestmark = pytest.mark.filterwarnings("ignore:Even though the `tf.config.experimental_run_functions_eagerly`")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def eager() -> Iterator[None]:
-    """Without graphs: tracing one costs more than a few steps."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-    gin.clear_config()
-
-
-def done(job: Job) -> None:
-    """Runs a job of bin/reproduce in this process, where TensorFlow has started already."""
-    flags = [tuple(argument.removeprefix("--").split("=", 1)) for argument in job.arguments]
-    if job.program == "bin/train":
-        config.load(*([value for name, value in flags if name == kind] for kind in ("gin_file", "gin_param")))
-        trainer.train(runs.Run(job.run_dir), export=export_encoder)
-    else:
-        asked = dict(flags)
-        evaluate(job.run_dir, EvaluationSettings(asked["task"], asked["head"], split=asked["split"]), asked["cohort"])
 
 
 def score(row: tables.TableRow, seed: int) -> float:
@@ -87,23 +48,21 @@ def fill(folder: pathlib.Path, dataset: str, template: dict) -> None:
 
 
 @pytest.fixture(scope="module")
-def reproduced(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """An output folder of bin/reproduce: one alpha of NCL(n_w) truly trained and judged, the other points filled in."""
+def reproduced(
+    trained_run: pathlib.Path, ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> pathlib.Path:
+    """An output folder of bin/reproduce: one alpha of NCL(n_w) really trained and evaluated, the other points filled in."""
     folder = tmp_path_factory.mktemp("figures") / "ward_smoke"
     table = tables.load_table("alpha_n_w_physionet2019").narrowed(["alpha_0.0"])
-    params = [f"{name} = {value!r}" for name, value in TINY.items()]
-    plan = Plan(table, str(ward_cohort), "smoke", 1, gin_params=params, output=str(folder))
+    plan = Plan(table, str(ward_cohort), "smoke", 1, output=str(folder))
     plan.open()
-    for job in plan.jobs():
-        done(job)
+    only_val = shutil.ignore_patterns("sepsis-mlp", "sepsis-mlp.*")
+    shutil.copytree(trained_run, folder / "runs" / trained_run.name, ignore=only_val)
+    other = shutil.copytree(trained_run, folder / "runs" / "ncl_w-alpha_1.0-window_12-seed1111", ignore=only_val)
+    config = (trained_run / "config.gin").read_text()
+    (other / "config.gin").write_text(config.replace("alpha = 0.0", "alpha = 1.0"))
     results.collect(plan)
-    real = next((folder / "results").glob("*/*.json"))
-    fill(folder, "physionet2019", json.loads(real.read_text()))
-    first = folder / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
-    other = shutil.copytree(
-        first, folder / "runs" / "ncl_w-alpha_1.0-window_12-seed1111"
-    )  # a second training takes long
-    (other / "config.gin").write_text((first / "config.gin").read_text().replace("alpha = 0.0", "alpha = 1.0"))
+    fill(folder, "physionet2019", json.loads(next((folder / "results").glob("*/*.json")).read_text()))
     return folder
 
 

@@ -17,7 +17,7 @@ MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 300, 60
 RUN_FILES = ("run.json", "metrics.jsonl", "config.gin", "plan.json")
 INTERFACES = {"read_stays", "draw_stays"}  # of modules that stand for one another, a source of data each
 DOCUMENTED = {"_fields", "_replace", "_asdict", "_exit"}  # public names of named tuples and of `os`
-FOREIGN = ("keras", "tensorflow", "gin", "ray", "tcn")
+FOREIGN = "keras|tensorflow|gin|ray|tcn"
 OPEN = {  # violations to be removed
     "Samples",
     "load",
@@ -84,15 +84,13 @@ def private_names(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
             own.add(node.attr)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            names = [node.attr]
+        if isinstance(node, ast.Attribute) and node.attr not in own | DOCUMENTED:
+            yield from re.findall("^_[A-Za-z].*", node.attr)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            of = (getattr(node, "module", "") or "").split(".")
-            names = [part for alias in node.names for part in (*of, *alias.name.split("."))]
-            names = names if set(names) & set(FOREIGN) else []
-        else:
-            continue
-        yield from (name for name in names if re.match("_[A-Za-z]", name) and name not in own | DOCUMENTED)
+            modules = [f"{getattr(node, 'module', '')}.{alias.name}".strip(".") for alias in node.names]
+            yield from (
+                name for name in modules if re.match(rf"({FOREIGN})\b.*\._|tensorflow\.python|keras\.src", name)
+            )
 
 
 def test_private_names_of_other_packages_are_used_in_one_file() -> None:
@@ -109,7 +107,8 @@ def test_private_names_of_other_packages_are_used_in_one_file() -> None:
     ("code", "expected"),
     [
         ("import gin\ngin.config._REGISTRY\ngin.config._parse()", ["_REGISTRY", "_parse"]),
-        ("from ray._private.services import x", ["_private"]),
+        ("from ray._private.services import x", ["ray._private.services.x"]),
+        ("import tensorflow.python.eager as e", ["tensorflow.python.eager"]),
         ("def f(variable):\n    return variable._path", ["_path"]),
         ("class A:\n    def f(self, other):\n        self._x = 1\n        return other._x", []),
     ],

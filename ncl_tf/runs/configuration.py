@@ -1,7 +1,7 @@
 """Configurations as text: parsed, brought up to date and compared without gin or TensorFlow.
 
-Files that earlier versions wrote stay readable: whatever reads one of them calls `bindings`, `upgraded_text` or
-`upgraded_evaluation`, which translate the names of before.
+Files that earlier versions wrote stay readable: whatever reads one of them calls `bindings`,
+`read_configuration` or `upgraded_evaluation`, which translate the names of before.
 """
 
 import pathlib

@@ -35,7 +35,7 @@ def code_version() -> str:
 
 
 def processor() -> str:
-    """The processor's model, as far as the system tells."""
+    """The processor's model, as far as the system reports it."""
     info = pathlib.Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8").splitlines():

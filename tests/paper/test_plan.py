@@ -58,7 +58,7 @@ def test_seeds_by_number_and_by_name(cohorts: dict[str, str], tmp_path: pathlib.
         assert make("physionet2019", cohorts, tmp_path, ["cl"], seeds=asked).seeds == seeds
 
 
-def test_both_tasks_are_judged_from_one_training(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_both_tasks_are_evaluated_from_one_training(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     plan = make("mimic3", cohorts, tmp_path, ["ncl_w", "end_to_end"], ["mlp"])
     assert names(plan) == [
         "ncl_w-seed1111",
@@ -96,7 +96,7 @@ def test_blocks_share_the_training_of_a_point_in_common(dataset: str, cohorts, t
     assert len(both) == 2
 
 
-def test_sweeps_are_products_judged_on_validation_data(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_sweeps_are_products_evaluated_on_validation_data(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     plan = make("temperature_momentum_physionet2019", cohorts, tmp_path)
     table = plan.table
     assert [dict(row.settings) for row in table.rows[:2]] == [
@@ -229,7 +229,7 @@ def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib
     done = write_run(plan, "cl-seed1111", status="finished", step=1000, wall_seconds=100.0)
     (done / "evaluations" / "sepsis-mlp.json").write_text('{"wall_seconds": 10.0}')
     write_run(plan, "ncl_w-seed1111", status="started", step=250, wall_seconds=60.0)
-    (write_run(plan, "cl-seed2222") / "run.json").write_text("{")  # damaged: the job will tell, and the others run
+    (write_run(plan, "cl-seed2222") / "run.json").write_text("{")  # damaged: the job will report it, and the others run
     states = {job.name: progress.state(job) for job in jobs}
     assert states["cl-seed1111"] == states["cl-seed1111-sepsis-mlp"] == "done"
     assert states["ncl_w-seed1111"] == "step 250 of 1000"
@@ -250,7 +250,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     run = write_run(plan, "ncl_w-alpha_0.3-window_8-seed1111", result={"val_accuracy": 0.4}, **facts)
     files = ("gin/paper/physionet2019/ncl_w.gin", "gin/budgets/smoke.gin")
     config = settings.configured(files, ("window = 8", "alpha = 0.3"))
-    judged = {
+    evaluation = {
         "name": "sepsis-mlp-val",
         "metrics": {"utility": 0.3},
         "intervals": {"utility": [0.2, 0.4]},
@@ -261,7 +261,7 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
         "stopped_by_budget": True,
         "wall_seconds": 2.0,
     }
-    (run / "evaluations" / "sepsis-mlp-val.json").write_text(json.dumps(judged))
+    (run / "evaluations" / "sepsis-mlp-val.json").write_text(json.dumps(evaluation))
     results.collect(plan)
     path = tmp_path / "results" / "ncl_w-alpha_0.3-window_8-seed1111" / "sepsis-mlp-val.json"
     content = json.loads(path.read_text())
@@ -301,7 +301,7 @@ def test_settings_by_hand() -> None:
     assert settings.differing(now, before, "end_to_end") == {"protocol.batch_size": "not set"}  # it has no steps
 
 
-def test_what_results_tell_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_what_is_in_results_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
     folder = tmp_path / "continued"
     plan = make("physionet2019", cohorts, folder, ["cl"], seeds=2)
     kept = folder / "results" / "cl-seed1111"

@@ -33,7 +33,7 @@ def test_renamed_bindings_macros_and_references(monkeypatch: pytest.MonkeyPatch,
     assert expected.items() <= bindings(OLD).items()
     assert not {"old.rate", "speed"} & bindings(OLD).keys()
     (tmp_path / "config.gin").write_text("import my_module\n# a comment\n" + OLD)
-    text = StoredRun(tmp_path).configuration
+    text = configuration.read_configuration(tmp_path / "config.gin")
     assert text.startswith("import my_module\n")
     assert bindings(text) == bindings(OLD)
 

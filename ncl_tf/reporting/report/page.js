@@ -1,6 +1,6 @@
 "use strict";
 
-/* The theme: the system's, until the button says otherwise. */
+/* The theme: the system's, until the button changes it. */
 {
   const root = document.documentElement, button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -117,7 +117,7 @@ class Monitor {
     return [element("text", { x, y: middle + 4 }, this.svg), element("text", { x, y: middle + 20 }, this.svg)];
   }
 
-  /* What was so, and what the model said, hour by hour; then the axis. */
+  /* The label and the model's score, hour by hour; then the axis. */
   lanes(top) {
     const lanes = {
       label: this.stay.label.map((label) => label === 1),
@@ -144,7 +144,7 @@ class Monitor {
     this.spans(this.stay.label.map((label) => label === 1), "positive", top, bottom - top, this.shade);
   }
 
-  /* Rectangles over the stretches of hours for which it is true. */
+  /* Rectangles over the stretches of hours for which the condition holds. */
   spans(hours, name, y, height, parent) {
     for (let first = 0; first < this.count; first += 1) {
       if (!hours[first]) continue;

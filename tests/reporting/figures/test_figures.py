@@ -161,12 +161,12 @@ def test_real_points_of_the_sweep_are_the_evaluations_metrics(
     made: dict[str, Figure], reproduced: pathlib.Path
 ) -> None:
     run = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
-    judged = json.loads((run / "evaluations" / "sepsis-mlp-val.json").read_text())
+    evaluation = json.loads((run / "evaluations" / "sepsis-mlp-val.json").read_text())
     row = tables.load_table("alpha_n_w_physionet2019").rows[0]
     other = score(row, SEEDS[1]) - 0.3
     data = made["alpha_n_w"].data
     point = data[(data["dataset"] == "simulated physionet2019") & (data["metric"] == "utility") & (data["alpha"] == 0)]
-    assert point["mean"].item() == pytest.approx(50 * (judged["metrics"]["utility"] + other))
+    assert point["mean"].item() == pytest.approx(50 * (evaluation["metrics"]["utility"] + other))
 
 
 def test_training_curves_are_the_reports(made: dict[str, Figure], reproduced: pathlib.Path) -> None:

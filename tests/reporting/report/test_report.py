@@ -98,11 +98,11 @@ def test_result_tables_are_results(reported, text):
 
 def test_single_runs_have_intervals(reported, text):
     header, row = Tables(text)["Single runs"]
-    judged = json.loads((reported.single / "evaluations" / "sepsis-mlp.json").read_text(encoding="utf-8"))
+    evaluation = json.loads((reported.single / "evaluations" / "sepsis-mlp.json").read_text(encoding="utf-8"))
     assert row[:4] == ["ncl_w-seed1111", "sepsis, MLP head, test split", "smoke", "1111"]
     for name, cell in zip(header[4:], row[4:], strict=True):
-        low, high = (x100(value) for value in judged["intervals"][name.lower()])
-        assert cell == f"{x100(judged['metrics'][name.lower()])}† | {low} to {high}"
+        low, high = (x100(value) for value in evaluation["intervals"][name.lower()])
+        assert cell == f"{x100(evaluation['metrics'][name.lower()])}† | {low} to {high}"
 
 
 def test_data_are_counted_and_provenance_shown(reported, text, ward_cohort):
@@ -209,7 +209,7 @@ def test_no_errors_and_no_requests(opened, reported):
 
 
 def test_policy_stops_what_is_not_the_pages_own(opened):
-    """Chromium would tell of the attempt; nothing leaves the file."""
+    """Chromium reports the attempts; nothing leaves the file."""
     opened.run("fetch('https://example.com/').catch(() => 0)")
     opened.run("document.body.insertAdjacentHTML('beforeend', '<img src=https://example.com/x.png>')")
     opened.run("new Promise((done) => setTimeout(done, 100))")
@@ -239,10 +239,10 @@ def test_arrow_keys_move_the_hour(opened):
     assert opened.run(HOUR) == 1
     opened.press("End", 35)
     assert opened.run(HOUR) == opened.run("Number(document.getElementById('monitor').getAttribute('aria-valuemax'))")
-    told = opened.run("document.getElementById('monitor').getAttribute('aria-valuetext')")
-    assert told == opened.run(READOUT)
+    spoken = opened.run("document.getElementById('monitor').getAttribute('aria-valuetext')")
+    assert spoken == opened.run(READOUT)
     for part in ("Hour ", "heart rate ", " beats/min", "score ", "alarm", "label: "):
-        assert part in told
+        assert part in spoken
 
 
 def test_the_pointer_reads_the_hour_out(opened):

@@ -145,7 +145,7 @@ def test_table(run, small_table, tmp_path):
 
 
 def test_bad_input(run, ward, mimic_ward, small_table, tmp_path):
-    """One of each program; all the others are told by the same way out (see tests/data_prep)."""
+    """One of each program; all other errors take the same path (see tests/data_prep)."""
     output = tmp_path / "out" / "cohort.h5"
     flag = f"--output={output}"
     shutil.copytree(ward, tmp_path / "ward")

@@ -32,7 +32,7 @@ def test_failure_leaves_the_old_file(tmp_path):
     assert path.read_text() == "old"
 
 
-def test_errors_of_the_disk_are_told(tmp_path):
+def test_errors_of_the_disk_are_reported(tmp_path):
     message = r"file\.txt: cannot be written \(No space left on device\)"
     with pytest.raises(InputError, match=message), files.atomic_path(tmp_path / "file.txt"):
         raise OSError(28, "a long story")

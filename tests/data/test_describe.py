@@ -46,7 +46,7 @@ def test_text_has_the_counts_beside_the_paper_only_where_the_stays_are_split_as_
     assert re.search(r"sepsis: positive hours .*\n +in the paper +17,891 +4,475 +5,550  differs", text)
 
 
-def test_text_says_where_the_paper_is_matched(physionet2019_cohort):
+def test_text_shows_where_the_paper_is_matched(physionet2019_cohort):
     text = describe(physionet2019_cohort, channels=False)
     assert text.count("  same") == 3
     assert "differs" not in text

@@ -163,7 +163,7 @@ def held_out_auroc(features: np.ndarray, label: np.ndarray, train: np.ndarray) -
     return roc_auc_score(label[~train], model.predict_proba(scaled[~train])[:, 1])
 
 
-def test_change_tells_more_than_the_last_hour(ward):
+def test_change_is_more_informative_than_the_last_hour(ward):
     table = ward[0]
     label = table.SepsisLabel.to_numpy()
     filled = table.groupby("stay")[DYNAMIC].ffill()

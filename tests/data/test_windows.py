@@ -87,7 +87,7 @@ def test_sequential_drops_nothing(count, batch_size):
 
 @pytest.mark.parametrize(("size", "parts", "history"), [(64, 1, 48), (300, 1, 48), (20, 3, 48), (43, 2, 7), (1, 1, 48)])
 def test_stretches_hold_every_window_once(size, parts, history):
-    """The hours before each hour, as many as its `hour` says, and labels, stretch by stretch from all parts in turn."""
+    """The hours before each hour, as many as its `hour` counts, and labels, stretch by stretch from all parts in turn."""
     split = split_of(6, LENGTHS)
     batches = [list(Windows(split, history, (part, parts)).stretches(size, parts)) for part in range(parts)]
     windows, labels = [], []

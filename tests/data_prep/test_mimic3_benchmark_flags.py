@@ -105,7 +105,7 @@ def test_guess_by_hand(tmp_path):
     guessed = mimic3_benchmark.guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
     channels = {channel.name: channel for channel in guessed.channels}
     assert channels["Height"].levels == (170, 180)
-    assert channels["Heart Rate"].levels == (80, 90, 90.5)  # judged by the training stay, levels of all
+    assert channels["Heart Rate"].levels == (80, 90, 90.5)  # guessed from the training stay, with the levels of all stays
     assert channels["pH"].kind == "continuous"
     assert channels["Hours"].levels == (0, 1, 2, 3)
     write_cohort(tmp_path / "guessed.h5", guessed, stays, split, "")

@@ -14,9 +14,9 @@ tf.config.set_logical_device_configuration(
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from ncl_tf import runs  # noqa: E402 - it starts TensorFlow
-from ncl_tf.errors import InputError  # noqa: E402
 from ncl_tf.serving.export import export_encoder  # noqa: E402
 from ncl_tf.training import config, distribution, trainer  # noqa: E402 - it starts TensorFlow
+from refusals import refused  # noqa: E402
 
 cohort, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 SMALL = {"cohort": cohort, "fast": False, "encoder.dilations": (24,), "encoder.filters": 8}
@@ -53,7 +53,7 @@ for method in METHODS:
     windows = np.random.default_rng(0).normal(size=(3, 48, 40)).astype(np.float32)
     np.testing.assert_allclose(*(encoder.embed(windows)["representations"] for encoder in encoders), atol=1e-5)
 
-with pytest.raises(InputError, match="batch_size is 65, which 2 replicas cannot share equally; nearest: 64"):
+with refused("batch_size", "multiple of 2", "got 65", "nearest: 64"):
     train("ncl_y", "refused", lambda: both, batch_size=65, queue_size=520)
 assert not (folder / "refused").exists()
 print("two devices equal one")

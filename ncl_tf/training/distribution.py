@@ -1,4 +1,4 @@
-"""Training alone, on all devices of a machine, or on several machines, by `tf.distribute`.
+"""Training in one process, on all devices of a machine, or on several machines, by `tf.distribute`.
 
 Every replica computes an equal share of each batch and all hold the same weights, so they follow one process on the whole
 batch, up to the order in which floats are added.
@@ -34,22 +34,22 @@ Logs = dict[str, tf.Tensor]
 
 
 class Alone:
-    """One replica, trained by Keras' own loop.
+    """One replica in one process, trained by the loop of Keras.
 
     Attributes:
-        replicas: devices that compute a share of each batch.
-        part: which worker this is, of how many; each is a process.
+        replicas: number of devices that compute a share of each batch.
+        part: index of this worker, a process, and number of workers.
     """
 
     replicas, part = 1, (0, 1)
 
     @property
     def chief(self) -> bool:
-        """Whether this worker writes the run directory."""
+        """Whether this worker is the one that writes the run directory."""
         return self.part[0] == 0
 
     def scope(self) -> contextlib.AbstractContextManager:
-        """Where variables are to be made."""
+        """Return the context in which variables have to be created."""
         return contextlib.nullcontext()
 
     def fit(
@@ -60,14 +60,17 @@ class Alone:
         held_out: tf.data.Dataset | None,
         progress: keras.callbacks.Callback,
     ) -> dict[str, float]:
-        """Takes `steps` steps, then validates; returns the model's metrics, those of validation named `val_...`.
+        """Train for some steps, then validate.
 
         Args:
-            model: compiled.
+            model: the compiled model.
             batches: this worker's share of each batch.
             steps: number of batches to take.
             held_out: this worker's share of the batches to validate on.
-            progress: is told the end of every step, and may set `model.stop_training`.
+            progress: called at the end of every step; may set `model.stop_training`.
+
+        Returns:
+            The model's metrics by name; those of the validation are named `val_...`.
         """
         history = model.fit(
             batches,
@@ -80,14 +83,14 @@ class Alone:
         return {name: float(values[-1]) for name, values in history.items()}
 
     def any(self, here: bool) -> bool:
-        """Whether it holds on any worker; all have to ask together."""
+        """Return whether `here` is True on any worker; all workers have to call it together."""
         return here
 
     def check_same(self, what: str, value: int) -> None:
-        """Refuses a value that is not the same on all workers; all have to ask together."""
+        """Refuse a value that is not the same on all workers; all workers have to call it together."""
 
     def check_batch(self, batch_size: int) -> None:
-        """Refuses batches that the replicas cannot share equally."""
+        """Refuse a batch size that the replicas cannot share equally."""
 
     def report_lost_workers(self, run: Run) -> contextlib.AbstractContextManager:
         """Around everything that workers do together: says what to do when one is lost."""
@@ -95,7 +98,7 @@ class Alone:
 
 
 class Together(Alone):
-    """Several replicas, which take the model's own steps by `strategy.run`: Keras' loop cannot serve several workers."""
+    """Several replicas, which take the model's own steps by `strategy.run`: the loop of Keras cannot serve several workers."""
 
     def __init__(self, strategy: tf.distribute.Strategy, part: tuple[int, int] = (0, 1)) -> None:
         self.strategy, self.part = strategy, part
@@ -137,15 +140,15 @@ class Together(Alone):
     def check_same(self, what: str, value: int) -> None:
         if self._sum(value) != value * self.replicas:
             raise InputError(
-                f"worker {self.part[0]}: its {what} is not that of all workers; "
-                "allowed: the same command on each, with one run directory in a folder that they share"
+                f"worker {self.part[0]}: its {what} must be that of all workers, got another one; "
+                "start the same command on each, with one run directory in a folder that they share"
             )
 
     def check_batch(self, batch_size: int) -> None:
         if batch_size % self.replicas:
             nearest = max(round(batch_size / self.replicas), 1) * self.replicas
             raise InputError(
-                f"batch_size is {batch_size}, which {self.replicas} replicas cannot share equally; nearest: {nearest}"
+                f"batch_size must be a multiple of {self.replicas}, the number of replicas, got {batch_size}; nearest: {nearest}"
             )
 
     @contextlib.contextmanager
@@ -158,11 +161,11 @@ class Together(Alone):
             reason = (re.search(r"aborted by: (.+)", error.message) or re.search(r"(.+)", error.message))[1]
             raise InputError(
                 f"worker {self.part[0]}: another worker was lost at step {self._step} ({reason}). "
-                f"Start all workers again with the same commands: they go on from step {run.kept_step}"
+                f"Start all workers again with the same commands: they resume from step {run.kept_step}"
             ) from error
 
     def _run(self, step: Callable[[Batch], Logs], share: Batch) -> Logs:
-        """Takes a step on every replica; returns the means of its logs over all of them."""
+        """Take a step on every replica and return the means of its logs over all of them."""
         if step not in self._compiled:
             take = functools.partial(self.strategy.run, _averaged)
             self._compiled[step] = tf.function(lambda batch: take((step, batch)), autograph=False)
@@ -170,7 +173,7 @@ class Together(Alone):
         return {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
 
     def _cut(self, batch: Batch) -> Callable[[tf.distribute.experimental.ValueContext], Batch]:
-        """Cuts this worker's share of a batch into those of its replicas."""
+        """Return a function that cuts this worker's share of a batch into those of its replicas."""
 
         def share(replica: tf.distribute.experimental.ValueContext) -> Batch:
             part = replica.replica_id_in_sync_group % self._local, self._local
@@ -179,13 +182,13 @@ class Together(Alone):
         return share
 
     def _sum(self, value: int) -> int:
-        """The sum over all replicas of their workers' values."""
+        """Return the sum over all replicas of their workers' values."""
         values = self.strategy.experimental_distribute_values_from_function(lambda _: tf.constant(value, tf.int64))
         return int(self.strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None))
 
 
 def gather(strategy: str, wait: float = 300) -> Alone:
-    """Those who train together, once all are there.
+    """Connect all devices or workers of a training, and return how they train together.
 
     Args:
         strategy: "none"; "mirrored", all GPUs of this machine, or all its logical CPUs where it has no GPU; "multiworker",
@@ -201,9 +204,9 @@ def gather(strategy: str, wait: float = 300) -> Alone:
         cluster = read_cluster(os.environ.get("TF_CONFIG"))
         together = Together(_connected(cluster, wait), (cluster.index, len(cluster.workers)))
     else:
-        raise InputError(f"strategy is {strategy!r}; allowed: {', '.join(STRATEGIES)}")
+        raise InputError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
     if together.replicas == 1:
-        print(f"strategy {strategy}: there is one device, so training goes on as without it")
+        print(f"strategy {strategy}: there is one device, which is trained on as without a strategy")
         return Alone()
     return together
 
@@ -216,12 +219,12 @@ def _connected(cluster: Cluster, wait: float) -> tf.distribute.Strategy:
     except (RuntimeError, *LOST) as error:
         raise InputError(
             f"worker {cluster.index}: after {wait:g} seconds, not all workers are there ({', '.join(cluster.workers)}); "
-            "allowed: all are started within --wait seconds and can reach each other"
+            "all must be started within --wait seconds and be able to reach each other"
         ) from error
 
 
 def _averaged(step: Callable[[Batch], Logs], batch: Batch) -> Logs:
-    """The step's logs, averaged over the replicas in one go."""
+    """Return the logs of a step, averaged over the replicas by one operation."""
     logs = step(batch)
     replica, values = tf.distribute.get_replica_context(), tf.stack(list(logs.values()))
     means = replica.all_reduce(tf.distribute.ReduceOp.MEAN, values)
@@ -229,5 +232,5 @@ def _averaged(step: Callable[[Batch], Logs], batch: Batch) -> Logs:
 
 
 def _means(model: keras.Model) -> dict[str, float]:
-    """The model's metrics, over the samples of all replicas."""
+    """Return the model's metrics over the samples of all replicas."""
     return {metric.name: float(metric.result()) for metric in model.metrics}

@@ -123,7 +123,10 @@ def test_a_setting_that_the_method_ignores_is_refused(file: str, param: str, use
         ("seq2seq_ae", "max_minutes = 3"),
         ("cl", "max_epochs = 3"),  # of its heads
         ("ncl_w", "momentum_contrast.neighborhood = @SameLabel()\ntask = 'sepsis'"),
-        ("ncl_w", "momentum_contrast.neighborhood = @gin.singleton()\ntask = 'sepsis'"),  # who knows what a user's own compares
+        (
+            "ncl_w",
+            "momentum_contrast.neighborhood = @gin.singleton()\ntask = 'sepsis'",
+        ),  # who knows what a user's own compares
         ("ncl_w", "neighborhoods.SameStayWithin.inclusive = True"),
     ],
 )

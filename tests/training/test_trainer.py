@@ -281,9 +281,9 @@ def test_bad_settings_are_refused_and_leave_no_traces(
         ),
         (
             ["train.method = 'momentum_contrast'"],
-            "train.method = 'momentum_contrast'; allowed: the name of a method behind",
+            "train.method must be the name of a method, such as @momentum_contrast, got 'momentum_contrast'",
         ),
-        (["train.method = @momentum_contrast()"], "train.method = @momentum_contrast(); allowed: the name of a method"),
+        (["train.method = @momentum_contrast()"], "such as @momentum_contrast, got @momentum_contrast()"),
     ],
 )
 def test_references_that_are_none_are_refused(bindings, message, cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -16,10 +16,10 @@ from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.evaluation.heads import Samples, embedder, epoch_function, predictor
+from ncl_tf.evaluation.heads import LabelledSamples, embedder, epoch_function, predictor
 from ncl_tf.networks import HEADS
 from ncl_tf.networks.fast.encoder import FastEncoder
-from ncl_tf.networks.heads import class_weights, make_head
+from ncl_tf.networks.heads import Head, class_weights
 
 BATCH = 2048  # the protocol's
 SHARE = 0.05  # of an epoch that is measured through the encoder
@@ -40,7 +40,9 @@ def evaluate(path: str | None) -> list[Row]:
         embed = embedder(encoder)
         embeddings = {split: embed(windows[split]) for split in windows}
         embedding = time.perf_counter() - began
-        cached = {split: Samples.from_array(embeddings[split], cohort[split].classes[:, 0]) for split in windows}
+        cached = {
+            split: LabelledSamples.from_array(embeddings[split], cohort[split].classes[:, 0]) for split in windows
+        }
         represent = tf.function(encoder, jit_compile=True)
         through = {split: _through(represent, windows[split], cached[split]) for split in windows}
         rows = []
@@ -63,19 +65,19 @@ def simulated(folder: pathlib.Path) -> Cohort:
     return Cohort(folder / "ward.h5")
 
 
-def _through(represent: Callable, windows: Windows, everything: Samples) -> Samples:
+def _through(represent: Callable, windows: Windows, everything: LabelledSamples) -> LabelledSamples:
     """A share of the samples, from all over the split, whose inputs are computed whenever they are asked for."""
     count = len(everything.rows)
     some = np.linspace(0, count - 1, max(round(SHARE * count), 1)).astype(int)
-    return Samples(
+    return LabelledSamples(
         lambda rows: represent(windows.gather(rows)["window"]), everything.rows[some], everything.classes[some]
     )
 
 
-def _epoch(kind: str, cohort: Cohort, samples: dict[str, Samples]) -> Callable[[], None]:
+def _epoch(kind: str, cohort: Cohort, samples: dict[str, LabelledSamples]) -> Callable[[], None]:
     """One pass over the training samples and one over the validation samples, with a head of its own."""
     classes = cohort.tasks[0].classes
-    head = make_head(kind, classes)
+    head = Head(kind, classes)
     head.build((None, 64))
     optimizer = keras.optimizers.Adam(1e-4)
     optimizer.build(head.trainable_variables)

@@ -116,11 +116,11 @@ def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
     """Export an untrained classifier, of the paper's size unless `settings` of the encoder change it."""
     from ncl_tf.methods.supervised import Classifier
     from ncl_tf.networks.fast.encoder import FastEncoder
-    from ncl_tf.networks.heads import make_head
+    from ncl_tf.networks.heads import Head
     from ncl_tf.serving.export import export_classifier
 
     classifier = Classifier(
-        FastEncoder(cohort.static_columns, **settings), make_head("mlp", 2), 0, np.ones(2, np.float32)
+        FastEncoder(cohort.static_columns, **settings), Head("mlp", 2), 0, np.ones(2, np.float32)
     )
     classifier.build((None, classifier.window_hours, len(cohort.columns)))
     evaluation = dict.fromkeys(("name", "best_epoch"), "none: untrained") | {

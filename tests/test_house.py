@@ -19,12 +19,7 @@ INTERFACES = {"read_stays", "draw_stays"}  # of modules that stand for one anoth
 DOCUMENTED = {"_fields", "_replace", "_asdict", "_exit"}  # public names of named tuples and of `os`
 FOREIGN = "keras|tensorflow|gin|ray|tcn"
 OPEN = {  # violations to be removed
-    "Samples",
     "load",
-    "ncl_tf/evaluation/evaluate.py: config.gin",
-    "ncl_tf/evaluation/evaluate.py: evaluate",
-    "ncl_tf/evaluation/evaluate.py: run.json",
-    "ncl_tf/training/trainer.py: train",
 }
 
 

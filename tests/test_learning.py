@@ -14,10 +14,11 @@ from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.evaluate import load_run
-from ncl_tf.evaluation.heads import Samples, embedder, fit, predictor
-from ncl_tf.networks.heads import class_weights, make_head
+from ncl_tf.evaluation.heads import LabelledSamples, embedder, fit, predictor
+from ncl_tf.networks.heads import Head, class_weights
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
+from ncl_tf.training.plans import SeparateEpochs
 
 SMALL = [
     "steps = 120",
@@ -57,9 +58,9 @@ def test_quickstart_learns(seed, size, params, tmp_path):
 def auroc(features: dict[str, np.ndarray], cohort: Cohort) -> float:
     """Test AUROC of an MLP head that early stopping chose on validation data."""
     keras.utils.set_random_seed(0)
-    head = make_head("mlp", 2)
+    head = Head("mlp", 2)
     head.build((None, features["train"].shape[1]))
-    samples = {split: Samples.from_array(features[split], cohort[split].classes[:, 0]) for split in features}
+    samples = {split: LabelledSamples.from_array(features[split], cohort[split].classes[:, 0]) for split in features}
     weights = class_weights(samples["train"].classes, 2, balanced=True)
-    fit(head, samples["train"], samples["val"], weights, 5e-4, seed=0, batch_size=256, patience=5, max_epochs=40)
+    fit(head, samples["train"], samples["val"], weights, SeparateEpochs(5e-4, 256, patience=5, max_epochs=40), seed=0)
     return roc_auc_score(samples["test"].classes, predictor(head, samples["test"])()[:, 1])

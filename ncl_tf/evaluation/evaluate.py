@@ -1,5 +1,6 @@
-"""Judging a run: loads it, trains a head or scores what it has, and writes metrics, predictions and the classifier."""
+"""Evaluating a run: loads it, trains a head or scores what it has, and writes metrics, predictions and the classifier."""
 
+import contextlib
 import dataclasses
 import inspect
 import pathlib
@@ -10,155 +11,161 @@ from typing import Any
 import gin
 import keras
 
-from ncl_tf import files  # noqa: F401 - a run's configuration binds training
+from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.evaluator import Evaluator, TrainedClassifier
-from ncl_tf.evaluation.heads import FitResult, Progress, no_progress
+from ncl_tf.evaluation.heads import Progress, no_progress
 from ncl_tf.evaluation.predictions import Scores, check_psv, write, write_predictions
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.methods.supervised import Classifier
-from ncl_tf.runs import Run, bindings, environment
+from ncl_tf.runs import EvaluationFolder, Run, StoredRun, bindings, environment
 from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's configuration binds training
+from ncl_tf.training.loop import FitResult, OnReport
 
 
 def evaluate(
     folder: pathlib.Path,
-    question: EvaluationSettings,
+    settings: EvaluationSettings,
     cohort: str | None = None,
     gin_params: tuple[str, ...] = (),
     overwrite: bool = False,
     psv: pathlib.Path | None = None,
-    report: Callable[[int, float, float], None] = lambda *_: None,
+    on_report: OnReport = lambda step, report: None,
     progress: Progress = no_progress,
     export: Callable[..., None] | None = None,
 ) -> dict[str, Any]:
-    """Answers a question about the run in `folder`, writes `evaluations/<name>.*` there and returns the JSON's content.
+    """Evaluate the run in `folder`, write `evaluations/<name>.*` there and return the JSON's content.
+
+    An evaluation that was killed resumes where it was, if nothing that its result depends on has changed.
 
     Args:
         folder: the run directory.
-        question: what to find out.
+        settings: what to evaluate.
         cohort: path of the run's cohort file; None: where it was in training.
         gin_params: bindings of the protocol.
-        overwrite: make an evaluation of that name anew.
+        overwrite: replace an evaluation of that name.
         psv: a new or empty folder for the predictions in the challenge's form.
-        report: called after each epoch with its number and both losses.
-        progress: of embedding, of each epoch and of predictions.
+        on_report: called with every epoch's losses.
+        progress: wraps embedding, each epoch and predictions.
         export: writes the classifier, `ncl_tf.serving.export.export_classifier`; None: no export.
     """
     began = time.monotonic()
     run, data, model = load_run(folder, cohort, gin_params)
-    question = completed(question, run, data, model, gin_params)
-    output = run.folder / "evaluations" / f"{question.name}.json"
-    if output.exists() and not overwrite:
-        raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
-    protocol = factories.protocol()
-    seed = run.record["seed"]
-    judge = Evaluator(data, question.task, protocol, seed, question.labels, question.label_seed, report, progress)
-    judge.labelled(question.split)  # refuses what could not be scored, before the work
+    settings = completed(settings, run, data, model, gin_params)
+    output = run.evaluation_path(settings.name)
+    _refuse_existing(output, overwrite)
+    protocol, kept = factories.protocol(), EvaluationFolder(output.with_suffix(""))
+    limits = settings.labels, settings.label_seed
+    evaluator = Evaluator(data, settings.task, protocol, run.record["seed"], *limits, kept, on_report, progress)
+    evaluator.labelled(settings.split)  # refuses what could not be scored, before the work
     if psv:
-        check_psv(psv, judge.task, data[question.split].stay_names)
-    judged = answer(judge, question, run, model)
-    scores, predictions = judge.score(judged, question.split)
-    result = {
-        "name": question.name,
-        "settings": dataclasses.asdict(question),
-        **scores,
-        "best_epoch": judged.fitted.best_epoch,
-        "curve": judged.fitted.curve,
-        "stopped_by_budget": judged.fitted.stopped_by_budget or run.record.get("stopped_by_budget", False),
-        "protocol": dataclasses.asdict(protocol),
-        "run": {
-            key: run.record[key] for key in ("seed", "budget", "dataset", "cohort_checksum", "step", "wall_seconds")
-        },
-        "config": bindings((run.folder / "config.gin").read_text(encoding="utf-8")),
-        "wall_seconds": time.monotonic() - began,
-        **environment(),
-    }
-    output.unlink(missing_ok=True)  # what it told is no longer true of the files beside it
-    write_predictions(output.with_suffix(".parquet"), data[question.split], judge.position, predictions)
-    if export and question.features == "representation":
-        export(output.with_suffix("") / "classifier", judged.classifier, data, run.record, result)
-    files.write_json(output, result)
+        check_psv(psv, evaluator.task, data[settings.split].stay_names)
+    with contextlib.closing(kept):
+        asked = {"settings": dataclasses.asdict(settings), "protocol": dataclasses.asdict(protocol)}
+        kept.start(asked | {"run": run.record})
+        _refuse_existing(output, overwrite)  # another process may have made it meanwhile
+        spent = kept.record["wall_seconds"]
+        trained = train_classifier(evaluator, settings, run, model)
+        scores, predictions = evaluator.score(trained, settings.split)
+        result = _result(settings, asked["protocol"], run, trained.fitted, scores)
+        result |= {"wall_seconds": spent + time.monotonic() - began, **environment()}
+        result |= {name: kept.record[name] for name in ("continued",) if name in kept.record}
+        output.unlink(missing_ok=True)  # it does not describe the files that now appear beside it
+        split = data[settings.split]
+        write_predictions(output.with_suffix(".parquet"), split, evaluator.position, predictions)
+        if export and settings.features == "representation":
+            export(run.classifier_path(settings.name), trained.classifier, data, run.record, result)
+        files.write_json(output, result)
+        kept.remove()
     if psv:
-        split = data[question.split]
         write(psv, Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
     return result
 
 
-def load_run(folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ...]) -> tuple[Run, Cohort, keras.Model]:
-    """The run, its cohort (checked to be the same) and its model with the trained weights."""
-    run = Run(folder)
-    run.writes = False
-    if not (folder / "run.json").exists():
-        raise InputError(f"{folder}: no run.json, so not a run directory")
-    run.read()
-    if not run.finished:
-        raise InputError(
-            f"{folder}: the training has not finished (step {run.record['step']}), so there is no encoder; "
-            "start the same bin/train command again"
-        )
-    config.load_again(folder / "config.gin", [])
+def _refuse_existing(output: pathlib.Path, overwrite: bool) -> None:
+    """Refuse to replace an evaluation, unless it is wanted."""
+    if output.exists() and not overwrite:
+        raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
+
+
+def _result(
+    settings: EvaluationSettings,
+    protocol: dict[str, Any],
+    run: StoredRun,
+    fitted: FitResult,
+    scores: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the content of the evaluation's JSON, without what was measured while it was made."""
+    kept = ("seed", "budget", "dataset", "cohort_checksum", "step", "wall_seconds")
+    return {
+        "name": settings.name,
+        "settings": dataclasses.asdict(settings),
+        **scores,
+        "best_epoch": fitted.best_epoch,
+        "curve": fitted.curve,
+        "stopped_by_budget": fitted.stopped_by_budget or run.record.get("stopped_by_budget", False),
+        "protocol": protocol,
+        "run": {key: run.record[key] for key in kept},
+        "config": run.config,
+    }
+
+
+def load_run(
+    folder: pathlib.Path, cohort: str | None, gin_params: tuple[str, ...]
+) -> tuple[StoredRun, Cohort, keras.Model]:
+    """Load a finished run, its cohort (checked to be the same) and its model with the trained weights."""
+    stored = StoredRun(folder)
+    stored.require_finished()
+    config.load_again(stored.configuration, [])
     trained = bindings(gin.config_str())
-    config.load_again(folder / "config.gin", gin_params)
+    config.load_again(stored.configuration, gin_params)
     for name, value in bindings(gin.config_str()).items():
         if value != trained.get(name) and not name.startswith("protocol."):
             raise InputError(
-                f"--gin_param sets {name} = {value}; allowed: bindings of the protocol, protocol.NAME = VALUE with a "
-                f"NAME of {', '.join(inspect.signature(factories.protocol).parameters)}"
+                f"--gin_param must set bindings of the protocol, protocol.NAME = VALUE with a NAME of "
+                f"{', '.join(inspect.signature(factories.protocol).parameters)}, got {name} = {value}"
             )
-    path = pathlib.Path(cohort or config.macro("cohort"))
-    if not cohort and not path.exists():
-        raise InputError(
-            f"{path}: no such file, and the run was trained on it; if it has moved, or the path holds for another folder "
-            "than this one, name it by --cohort"
-        )
-    data = Cohort(path)
-    if len(data.columns) != run.record["columns"]:
-        raise InputError(
-            f"{data.path}: {len(data.columns)} columns, but the run was trained on {run.record['columns']}"
-        )
-    if data.checksum != run.record["cohort_checksum"]:
-        raise InputError(
-            f"{data.path}: another cohort than the run's; its SHA-256 is {data.checksum}, "
-            f"the run's {run.record['cohort_checksum']}"
-        )
-    model = config.method()(cohort=data, seed=run.record["seed"], fast=True)
+    data = stored.cohort(Cohort, cohort)
+    model = config.method()(cohort=data, seed=stored.record["seed"], fast=True)
     model.build((None, model.window_hours, len(data.columns)))
-    if run.restore(model) != run.record["step"]:
+    run = Run(folder)
+    run.writes = False
+    if run.restore(model) != stored.record["step"]:
         raise InputError(
-            f"{folder}: no readable checkpoint of step {run.record['step']}, so there is no encoder to judge; "
+            f"{folder}: no readable checkpoint of step {stored.record['step']}, so there is no encoder to evaluate; "
             "train again in another --run_dir"
         )
-    return run, data, model
+    return stored, data, model
 
 
 def completed(
-    question: EvaluationSettings, run: Run, data: Cohort, model: keras.Model, gin_params: tuple[str, ...]
+    settings: EvaluationSettings, run: StoredRun, data: Cohort, model: keras.Model, gin_params: tuple[str, ...]
 ) -> EvaluationSettings:
-    """The question with task and head named; of an End-to-End run, which has both, nothing else can be asked."""
+    """Return the settings with task and head named; an End-to-End run has both, and allows nothing else."""
     if not isinstance(model, Classifier):
-        return dataclasses.replace(question, task=question.task or data.tasks[0].name, head=question.head or "mlp")
-    own = EvaluationSettings(data.tasks[model.task].name, model.head.kind, split=question.split)
-    asked = dataclasses.replace(question, task=question.task or own.task, head=question.head or own.head)
+        return dataclasses.replace(settings, task=settings.task or data.tasks[0].name, head=settings.head or "mlp")
+    own = EvaluationSettings(data.tasks[model.task].name, model.head.kind, split=settings.split)
+    asked = dataclasses.replace(settings, task=settings.task or own.task, head=settings.head or own.head)
     for name, value in dataclasses.asdict(asked).items():
-        if value != getattr(own, name):
+        if value != (allowed := dataclasses.asdict(own)[name]):
             raise InputError(
-                f"{run.folder}: End-to-End has trained its own head, so it is only scored; "
-                f"--{name}={value}, allowed: {getattr(own, name)}"
+                f"{run.folder}: End-to-End has trained its own head, so it is only scored; --{name} must be {allowed}, "
+                f"got {value}"
             )
     if gin_params:
         raise InputError(f"{run.folder}: End-to-End is only scored, so --gin_param={gin_params[0]!r} has no meaning")
     return own
 
 
-def answer(judge: Evaluator, question: EvaluationSettings, run: Run, model: keras.Model) -> TrainedClassifier:
-    """The classifier that the question asks for."""
+def train_classifier(
+    evaluator: Evaluator, settings: EvaluationSettings, run: StoredRun, model: keras.Model
+) -> TrainedClassifier:
+    """Train the classifier that the settings describe, or take that of an End-to-End run."""
     if isinstance(model, Classifier):
-        curve = [{name: line[name] for name in ("loss", "val_loss")} for line in run.reports()]
-        return judge.scored(model, FitResult(run.record["best_epoch"], curve))
-    if question.features != "representation":
-        return judge.raw(question.features, question.head, model.encoder.history)
-    if question.fine_tune:
-        return judge.fine_tuned(model.encoder, question.head)
-    return judge.frozen(model.encoder, question.head)
+        return evaluator.scored(model, FitResult(run.record["step"], run.reports, run.record["best_epoch"]))
+    if settings.features != "representation":
+        return evaluator.raw(settings.features, settings.head, model.encoder.history)
+    if settings.fine_tune:
+        return evaluator.fine_tuned(model.encoder, settings.head)
+    return evaluator.frozen(model.encoder, settings.head)

@@ -1,4 +1,4 @@
-"""How a representation is judged (section 5 of the paper): a head is trained and chosen, then the test split is seen once."""
+"""Evaluating a representation (section 5 of the paper): a head is trained and chosen, then the test split is seen once."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,10 +12,13 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
-from ncl_tf.evaluation.heads import FitResult, Progress, Samples, embedder, fit, no_progress, predictor
+from ncl_tf.evaluation.heads import LabelledSamples, Progress, embedder, fit, no_progress, predictor
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
-from ncl_tf.networks.heads import make_head
+from ncl_tf.networks.heads import Head
+from ncl_tf.runs import TrainingFolder
+from ncl_tf.training.loop import FitResult, OnReport
+from ncl_tf.training.plans import SeparateEpochs
 from ncl_tf.training.protocol import Protocol, check_classes, labelled_rows, labelled_training, limited_batch
 
 
@@ -25,7 +28,7 @@ class TrainedClassifier:
 
     Attributes:
         classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone.
-        fitted: its training.
+        fitted: how the training went.
         predict: split -> class probabilities of all its hours, labelled or not, [hours, K].
     """
 
@@ -43,8 +46,9 @@ class Evaluator:
         protocol: the constants.
         seed: of weights and order of samples.
         labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
-        report: called after each epoch with its number and both losses.
-        progress: of embedding, of each epoch and of predictions.
+        folder: keeps checkpoints of the training and resumes from them; None: nothing is kept.
+        on_report: called with every epoch's losses.
+        progress: wraps embedding, each epoch and predictions.
     """
 
     def __init__(
@@ -55,16 +59,18 @@ class Evaluator:
         seed: int,
         labels: float = 1.0,
         label_seed: int = 0,
-        report: Callable[[int, float, float], None] = lambda *_: None,
+        folder: TrainingFolder | None = None,
+        on_report: OnReport = lambda step, report: None,
         progress: Progress = no_progress,
     ) -> None:
-        self.cohort, self.protocol, self.seed, self.report, self.progress = cohort, protocol, seed, report, progress
+        self.cohort, self.protocol, self.seed, self.progress = cohort, protocol, seed, progress
+        self.folder, self.on_report = folder, on_report
         self.position, self.task = cohort.task(task)
         self.training_rows, self.weights = labelled_training(cohort, task, protocol, labels, label_seed)
         self.batch_size = limited_batch(protocol, labels)
 
     def frozen(self, encoder: Encoder, head: str) -> TrainedClassifier:
-        """A head on the frozen encoder, trained on embeddings that are computed once."""
+        """Train a head on the frozen encoder, on embeddings that are computed once."""
         embed = embedder(encoder, progress=self.progress)
         embedded: dict[str, np.ndarray] = {}
 
@@ -78,42 +84,42 @@ class Evaluator:
         return TrainedClassifier(classifier, fitted, lambda split: self._predict(made, features(split)))
 
     def raw(self, features: str, head: str, history: int) -> TrainedClassifier:
-        """A head on raw inputs: the last hour's columns, or a window of `history` hours flattened. Sanity baselines."""
+        """Train a sanity baseline: a head on raw inputs, the last hour's columns or a window of `history` hours."""
         if features == "last_hour":
             made, fitted = self._fit_head(head, lambda split: self.cohort[split].data, len(self.cohort.columns))
             return TrainedClassifier(made, fitted, lambda split: self._predict(made, self.cohort[split].data))
-        flat = keras.Sequential([keras.layers.Flatten(), make_head(head, self.task.classes)])
+        flat = keras.Sequential([keras.layers.Flatten(), Head(head, self.task.classes)], name="flat")
         return self._fit_on_windows(flat, history, self.protocol.rates[head])
 
     def fine_tuned(self, encoder: Encoder, head: str) -> TrainedClassifier:
-        """A new head and the encoder, trained together."""
+        """Train a new head and the encoder together."""
         classifier = self._classifier(encoder, self._new_head(head, encoder.merge.units))
         rate, cap = self.protocol.fine_tune_rate, self.protocol.max_minutes
         return self._fit_on_windows(classifier, encoder.history, rate, cap)
 
     def scored(self, classifier: Classifier, fitted: FitResult) -> TrainedClassifier:
-        """An End-to-End run as it is; nothing is trained."""
+        """Take the classifier of an End-to-End run as it is; nothing is trained."""
         return TrainedClassifier(classifier, fitted, self._predict_windows(classifier, classifier.encoder.history))
 
     def labelled(self, split: str) -> tuple[np.ndarray, np.ndarray]:
-        """Rows [H] and classes [H] of a split's labelled hours, which must be of two classes and several stays."""
+        """Return rows [H] and classes [H] of a split's labelled hours, which must be of two classes and several stays."""
         data = self.cohort[split]
         if len(data.patient_windows) < 2:
             raise InputError(
-                f"split {split!r} has {len(data.patient_windows)} stay; for intervals at least 2 are needed"
+                f"split {split!r} must have at least 2 stays for intervals, got {len(data.patient_windows)}"
             )
         rows = labelled_rows(data, self.position)
         classes = data.classes[rows, self.position]
         check_classes(classes, self.task, split)
         return rows, classes
 
-    def score(self, judged: TrainedClassifier, split: str) -> tuple[dict[str, Any], np.ndarray]:
-        """Metrics over a split's labelled hours, with intervals over stays, and the predictions of all its hours [H, K]."""
+    def score(self, trained: TrainedClassifier, split: str) -> tuple[dict[str, Any], np.ndarray]:
+        """Return metrics over a split's labelled hours, with intervals over stays, and predictions of all its hours [H, K]."""
         data = self.cohort[split]
         rows, classes = self.labelled(split)
         stay_of_row = np.repeat(np.arange(len(data.patient_windows)), data.lengths)
         lengths = np.bincount(stay_of_row[rows], minlength=len(data.patient_windows))
-        predictions = judged.predict(split)
+        predictions = trained.predict(split)
         probabilities = predictions[rows]
         if self.task.kind == "bins":
             scores = metrics.multiclass_metrics(probabilities, classes)
@@ -131,7 +137,7 @@ class Evaluator:
 
     def _new_head(self, kind: str, size: int) -> keras.Model:
         keras.utils.set_random_seed(self.seed)
-        head = make_head(kind, self.task.classes)
+        head = Head(kind, self.task.classes)
         head.build((None, size))
         return head
 
@@ -143,14 +149,14 @@ class Evaluator:
     def _labelled(self, split: str) -> np.ndarray:
         return self.training_rows if split == "train" else labelled_rows(self.cohort[split], self.position)
 
-    def _windows(self, split: str, history: int, rows: np.ndarray) -> Samples:
+    def _windows(self, split: str, history: int, rows: np.ndarray) -> LabelledSamples:
         windows = Windows(self.cohort[split], history)
         classes = self.cohort[split].classes[rows, self.position]
-        return Samples(lambda chosen: windows.gather(chosen)["window"], rows.astype(np.int32), classes)
+        return LabelledSamples(lambda chosen: windows.gather(chosen)["window"], rows.astype(np.int32), classes)
 
     def _predict(self, head: keras.Model, features: np.ndarray) -> np.ndarray:
         everything = np.arange(len(features))
-        return predictor(head, Samples.from_array(features, np.zeros(len(features), np.int32), everything))()
+        return predictor(head, LabelledSamples.from_array(features, np.zeros(len(features), np.int32), everything))()
 
     def _predict_windows(self, classifier: keras.Model, history: int) -> Callable[[str], np.ndarray]:
         def predict(split: str) -> np.ndarray:
@@ -162,7 +168,9 @@ class Evaluator:
     def _fit_head(self, kind: str, features: Callable[[str], np.ndarray], size: int) -> tuple[keras.Model, FitResult]:
         head = self._new_head(kind, size)
         samples = [
-            Samples.from_array(features(split), self.cohort[split].classes[:, self.position], self._labelled(split))
+            LabelledSamples.from_array(
+                features(split), self.cohort[split].classes[:, self.position], self._labelled(split)
+            )
             for split in ("train", "val")
         ]
         return head, self._fit(head, *samples, self.protocol.rates[kind])
@@ -179,22 +187,11 @@ class Evaluator:
     def _fit(
         self,
         classifier: keras.Model,
-        training: Samples,
-        validation: Samples,
+        training: LabelledSamples,
+        validation: LabelledSamples,
         rate: float,
         max_minutes: float | None = None,
     ) -> FitResult:
-        return fit(
-            classifier,
-            training,
-            validation,
-            self.weights,
-            rate,
-            self.seed,
-            self.batch_size,
-            self.protocol.patience,
-            self.protocol.max_epochs,
-            max_minutes,
-            self.report,
-            self.progress,
-        )
+        plan = SeparateEpochs(rate, self.batch_size, self.protocol.patience, self.protocol.max_epochs)
+        kept = {"folder": self.folder, "on_report": self.on_report, "progress": self.progress}
+        return fit(classifier, training, validation, self.weights, plan, self.seed, max_minutes, **kept)

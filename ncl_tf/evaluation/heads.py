@@ -1,4 +1,4 @@
-"""Small classifiers on a representation, and their training on embeddings that were computed once."""
+"""Training of classifiers on samples in memory, such as heads on embeddings that were computed once."""
 
 import dataclasses
 import math
@@ -10,26 +10,29 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.windows import Windows, shuffled
-from ncl_tf.errors import InputError
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import cross_entropy
-from ncl_tf.training.plans import Clock
+from ncl_tf.runs import TrainingFolder, Unsaved
+from ncl_tf.training.loop import FitResult, OnReport, Report, learn
+from ncl_tf.training.plans import Best, Clock, SeparateEpochs
 
-BATCHES_AT_ONCE = 32  # of an epoch, before progress is told
-Progress = Callable[[range, str], Iterable[int]]  # wraps the parts of long work, of which it is told what it is
+BATCHES_AT_ONCE = 32  # of an epoch, before the progress bar moves
+Progress = Callable[
+    [range, str], Iterable[int]
+]  # wraps the parts of long work for a progress bar; the text names the work
 
 
 def no_progress(parts: range, _: str) -> range:
-    """Nobody watches."""
+    """No-op progress wrapper."""
     return parts
 
 
 @dataclasses.dataclass(frozen=True)
-class Samples:
-    """What a classifier learns from or is judged on.
+class LabelledSamples:
+    """What a classifier learns from or is evaluated on.
 
     Attributes:
-        inputs: gives the classifier's inputs for rows [B] of a split: embeddings, windows, or whatever it takes.
+        inputs: returns the classifier's inputs for rows [B] of a split: embeddings, windows, or whatever it takes.
         rows: [H] int32, the labelled rows.
         classes: [H] int32, their classes.
     """
@@ -39,8 +42,8 @@ class Samples:
     classes: np.ndarray
 
     @classmethod
-    def from_array(cls, inputs: np.ndarray, classes: np.ndarray, rows: np.ndarray | None = None) -> "Samples":
-        """Samples whose inputs [all hours, D] are in memory; `rows` picks some of the hours, by default the labelled."""
+    def from_array(cls, inputs: np.ndarray, classes: np.ndarray, rows: np.ndarray | None = None) -> "LabelledSamples":
+        """Make samples from inputs [all hours, D] in memory; `rows` picks some of the hours, by default the labelled."""
         rows = np.flatnonzero(classes >= 0) if rows is None else rows
         table = tf.constant(inputs)
         return cls(lambda chosen: tf.gather(table, chosen), rows.astype(np.int32), classes[rows])
@@ -49,9 +52,9 @@ class Samples:
 def embedder(
     encoder: Encoder, batch_size: int = 4096, progress: Progress = no_progress
 ) -> Callable[[Windows], np.ndarray]:
-    """A function that gives the representations of all hours of a split, [hours, size] float32, in inference mode.
+    """Return a function that computes the representations of all hours of a split in inference mode.
 
-    It is compiled once for all splits.
+    It maps windows to [hours, size] float32 and is compiled once for all splits.
     """
 
     @tf.function(jit_compile=True, autograph=False)
@@ -67,9 +70,9 @@ def embedder(
 
 
 def predictor(
-    classifier: keras.Model, samples: Samples, batch_size: int = 4096, progress: Progress = no_progress
+    classifier: keras.Model, samples: LabelledSamples, batch_size: int = 4096, progress: Progress = no_progress
 ) -> Callable[[], np.ndarray]:
-    """A function that gives the class probabilities of the samples, [H, K] float32, with the weights of the moment."""
+    """Return a function that computes the samples' class probabilities, [H, K] float32, with the weights of the moment."""
     call = tf.function(lambda rows: classifier(samples.inputs(rows)), reduce_retracing=True)
 
     def predict() -> np.ndarray:
@@ -79,93 +82,91 @@ def predictor(
     return predict
 
 
-@dataclasses.dataclass
-class FitResult:
-    """How a training with early stopping went.
+class SampleLearner:
+    """Trains a classifier on samples in memory, an epoch at a time, each in an order of its own.
 
-    Attributes:
-        best_epoch: the one whose weights the classifier has now, counted from 1.
-        curve: training and validation loss of each epoch.
-        stopped_by_budget: whether the time was up before the validation loss stopped falling.
+    Args:
+        classifier: built; what of it is trainable is trained.
+        training, validation: labelled samples.
+        weights: [K] of the classes, in both losses.
+        plan: learning rate, batch size and the count of epochs.
+        seed: of the order of samples.
+        clock: an epoch is cut short when its time is up.
+        progress: wraps each epoch and validation.
     """
 
-    best_epoch: int
-    curve: list[dict[str, float]]
-    stopped_by_budget: bool = False
+    def __init__(
+        self,
+        classifier: keras.Model,
+        training: LabelledSamples,
+        validation: LabelledSamples,
+        weights: np.ndarray,
+        plan: SeparateEpochs,
+        seed: int,
+        clock: Clock,
+        progress: Progress = no_progress,
+    ) -> None:
+        self.model, self.hours, self._plan, self._seed, self._clock = classifier, len(training.rows), plan, seed, clock
+        self.optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
+        self.optimizer.build(classifier.trainable_variables)
+        self._run_epoch = epoch_function(classifier, self.optimizer, training, weights, plan.batch_size, progress)
+        predict = predictor(classifier, validation, progress=progress)
+        self._validate = lambda: mean_loss(predict(), validation.classes, weights)
+
+    def take_steps(self, step: int, count: int) -> Report:
+        """Train the epoch that the next `count` steps are, and compute the loss on all validation samples."""
+        loss = self._run_epoch(self._plan.epoch(step, self.hours), self._seed, self._clock.left)
+        return {"loss": loss, "val_loss": self._validate()}
 
 
 def fit(
     classifier: keras.Model,
-    training: Samples,
-    validation: Samples,
+    training: LabelledSamples,
+    validation: LabelledSamples,
     weights: np.ndarray,
-    learning_rate: float,
+    plan: SeparateEpochs,
     seed: int,
-    batch_size: int = 2048,
-    patience: int = 20,
-    max_epochs: int = 1000,
     max_minutes: float | None = None,
-    report: Callable[[int, float, float], None] = lambda epoch, loss, val_loss: None,
+    folder: TrainingFolder | None = None,
+    on_report: OnReport = lambda step, report: None,
     progress: Progress = no_progress,
 ) -> FitResult:
-    """Trains with Adam until the validation loss has not fallen for `patience` epochs; keeps the best epoch's weights.
+    """Train with Adam until the validation loss stops falling; restore the best epoch's weights.
 
     Args:
-        classifier: built, changed in place; what of it is trainable is trained.
-        training, validation: labelled samples.
-        weights: [K] of the classes, in both losses.
-        learning_rate: constant.
-        seed: of the order of samples.
-        batch_size: samples per step; the last batch of an epoch may be smaller.
-        patience: epochs to wait for a better validation loss.
-        max_epochs: at the most.
+        classifier, training, validation, weights, plan, seed, progress: see `SampleLearner`; the classifier is changed.
         max_minutes: wall time after which an epoch is cut short and validated as the last one; None: no cap.
-        report: called after each epoch.
-        progress: of each epoch.
+        folder: keeps checkpoints and resumes from them; None: nothing is kept.
+        on_report: called with every epoch's losses.
     """
-    clock = Clock(0.0, max_minutes)
-    optimizer = keras.optimizers.Adam(learning_rate)
-    optimizer.build(classifier.trainable_variables)
-    run_epoch = epoch_function(classifier, optimizer, training, weights, batch_size, progress)
-    predict_validation = predictor(classifier, validation, progress=progress)
-    best_loss, best_epoch, best_weights, curve = math.inf, 0, classifier.get_weights(), []
-    stopped_by_budget = False
-    for epoch in range(1, max_epochs + 1):
-        loss = run_epoch(epoch, seed, clock.left)
-        val_loss = mean_loss(predict_validation(), validation.classes, weights)
-        if not math.isfinite(loss + val_loss):
-            raise InputError(
-                f"epoch {epoch}: loss {loss}, validation loss {val_loss}; the learning rate, {learning_rate}, may be too high"
-            )
-        curve.append({"loss": loss, "val_loss": val_loss})
-        report(epoch, loss, val_loss)
-        if val_loss < best_loss:
-            best_loss, best_epoch, best_weights = val_loss, epoch, classifier.get_weights()
-        elif epoch - best_epoch >= patience:
-            break
-        if clock.over and epoch < max_epochs:
-            stopped_by_budget = True
-            break
-    classifier.set_weights(best_weights)
-    return FitResult(best_epoch, curve, stopped_by_budget)
+    folder = folder or Unsaved()
+    clock = Clock(folder.record["wall_seconds"], max_minutes)
+    learner = SampleLearner(classifier, training, validation, weights, plan, seed, clock, progress)
+    best = Best(classifier)
+    first = folder.restore(classifier, learner.optimizer, best)
+    folder.resume_from(first)
+    if first:
+        print(f"{folder.folder}: resuming from epoch {plan.epoch(first, learner.hours)}")
+    return learn(folder, learner, plan, clock, best, on_report)
 
 
 def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> float:
-    """Mean weighted cross-entropy."""
+    """Return the mean weighted cross-entropy of probabilities [H, K] and classes [H]."""
     return float(tf.reduce_mean(cross_entropy(tf.constant(probabilities), tf.constant(classes), tf.constant(weights))))
 
 
 def epoch_function(
     classifier: keras.Model,
     optimizer: keras.Optimizer,
-    training: Samples,
+    training: LabelledSamples,
     weights: np.ndarray,
     batch_size: int,
     progress: Progress = no_progress,
 ) -> Callable[..., float]:
-    """A function of epoch, seed and time that takes one step per batch, in the epoch's own order, and returns the mean loss.
+    """Return a function of epoch, seed and seconds that trains an epoch and returns the mean loss of its samples.
 
-    After the given number of seconds, infinite by default, the rest of the epoch is left out.
+    It takes one step per batch in the epoch's own order; the last batch may be smaller. After the given number of seconds,
+    infinite by default, it leaves out the rest of the epoch.
     """
     rows, classes, weights = tf.constant(training.rows), tf.constant(training.classes), tf.constant(weights)
     hours = len(training.rows)
@@ -188,7 +189,7 @@ def epoch_function(
     def full_batches(
         batches: tf.Tensor, first: tf.Tensor, end: tf.Tensor, deadline: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Batches `first` to `end`, as far as the deadline lets, but at least the very first: sum of losses, number done."""
+        """Take the batches from `first` to `end` until the deadline, at least the very first: sum of losses, number done."""
         total, done = tf.constant(0.0), first
         while done < end and (done == 0 or tf.timestamp() < deadline):
             total += step(tf.gather(batches, done))

@@ -1,4 +1,4 @@
-"""What can be asked about a run."""
+"""Settings of an evaluation. Imports no TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ FEATURES = ("representation", "last_hour", "window")
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationSettings:
-    """What to find out about a run.
+    """How a run is evaluated.
 
     Attributes:
         task: name of the task; None: the cohort's first, or that of an End-to-End run.
@@ -21,7 +21,7 @@ class EvaluationSettings:
         features: 'representation', or as sanity baselines the raw 'last_hour' or 'window'.
         fine_tune: train the encoder, too.
         labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
-        split: on which to report.
+        split: which split to report on.
     """
 
     task: str | None = None
@@ -39,17 +39,17 @@ class EvaluationSettings:
             ("split", self.split, SPLITS),
         ):
             if value not in allowed:
-                raise InputError(f"{name} is {value!r}; allowed: {', '.join(filter(None, allowed))}")
+                raise InputError(f"{name} must be one of {', '.join(filter(None, allowed))}, got {value!r}")
         if self.fine_tune and self.features != "representation":
             raise InputError(
-                f"fine_tune with features {self.features!r}, which have no encoder; allowed: representation"
+                f"with fine_tune, features must be representation, got {self.features!r}, which have no encoder"
             )
         if not self.label_seed >= 0:
-            raise InputError(f"label_seed is {self.label_seed}; allowed: 0 or more")
+            raise InputError(f"label_seed must be 0 or more, got {self.label_seed}")
 
     @property
     def name(self) -> str:
-        """Of the evaluation's files."""
+        """The name of the evaluation's files."""
         parts = [self.task, self.head]
         parts += [self.features] * (self.features != "representation") + ["fine_tuned"] * self.fine_tune
         parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
@@ -58,5 +58,5 @@ class EvaluationSettings:
 
 
 def share_of_labels(result: Mapping[str, Any]) -> float:
-    """Fraction of the training stays whose labels were used, by the head of a result or by End-to-End before it was judged."""
+    """Return the fraction of the training stays whose labels were used, by a result's head or by End-to-End in training."""
     return result["settings"]["labels"] * float(result["config"].get("end_to_end.labels", 1))

@@ -8,19 +8,28 @@ from ncl_tf.errors import InputError
 from ncl_tf.networks import HEADS
 
 
-def make_head(kind: str, classes: int, size: int = 64) -> keras.Sequential:
-    """linear: Dense with softmax. mlp: Dense -> LayerNormalization -> ReLU -> Dense with softmax (paper, appendix A)."""
-    if kind not in HEADS:
-        raise InputError(f"no head {kind!r}; allowed: {', '.join(HEADS)}")
-    hidden = [
-        keras.layers.Dense(size, name="hidden"),
-        keras.layers.LayerNormalization(name="norm"),
-        keras.layers.ReLU(name="relu"),
-    ]
-    output = keras.layers.Dense(classes, activation="softmax", name="output")
-    head = keras.Sequential([*(hidden if kind == "mlp" else []), output], name="head")
-    head.kind = kind
-    return head
+class Head(keras.Sequential):
+    """A small classifier: representations [B, D] -> class probabilities [B, K] (paper, appendix A).
+
+    linear: Dense with softmax. mlp: Dense -> LayerNormalization -> ReLU -> Dense with softmax.
+
+    Args:
+        kind: "linear" or "mlp".
+        classes: K.
+        size: units of the hidden layer.
+    """
+
+    def __init__(self, kind: str, classes: int, size: int = 64) -> None:
+        if kind not in HEADS:
+            raise InputError(f"head must be {' or '.join(HEADS)}, got {kind!r}")
+        hidden = [
+            keras.layers.Dense(size, name="hidden"),
+            keras.layers.LayerNormalization(name="norm"),
+            keras.layers.ReLU(name="relu"),
+        ]
+        output = keras.layers.Dense(classes, activation="softmax", name="output")
+        super().__init__([*(hidden if kind == "mlp" else []), output], name="head")
+        self.kind = kind
 
 
 def class_weights(classes: np.ndarray, count: int, balanced: bool) -> np.ndarray:

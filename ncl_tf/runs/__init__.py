@@ -3,14 +3,19 @@
 from ncl_tf.runs.checkpoints import checksum, named_variables
 from ncl_tf.runs.configuration import bindings
 from ncl_tf.runs.environment import code_version, environment
+from ncl_tf.runs.evaluation import EvaluationFolder
+from ncl_tf.runs.folder import TrainingFolder, Unsaved
 from ncl_tf.runs.output import OutputFolder
 from ncl_tf.runs.run import Run
 from ncl_tf.runs.store import StoredRun
 
 __all__ = [
+    "EvaluationFolder",
     "OutputFolder",
     "Run",
     "StoredRun",
+    "TrainingFolder",
+    "Unsaved",
     "bindings",
     "checksum",
     "code_version",

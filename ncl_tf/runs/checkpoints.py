@@ -1,4 +1,4 @@
-"""Variables of a model by path: what checkpoints hold. Imports no TensorFlow."""
+"""Variables by path: what checkpoints hold. Imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,36 +15,42 @@ if TYPE_CHECKING:
 
 
 class HasVariables(Protocol):
-    """What checkpoints can hold beside a model."""
+    """A part of a training's state that checkpoints hold: a model, its optimizer, its best weights."""
 
     variables: list[keras.Variable]
 
 
-def named_variables(model: keras.Model, more: HasVariables | None = None) -> dict[str, keras.Variable]:
-    """All variables of a model, of its optimizer once it is compiled, and of `more`, by path."""
-    optimizer = getattr(model, "optimizer", None)
-    variables = [variable for part in (model, optimizer, more) if part is not None for variable in part.variables]
+def named_variables(*parts: HasVariables) -> dict[str, keras.Variable]:
+    """Return all variables of the parts by path; no two may share one."""
+    variables = [variable for part in parts for variable in part.variables]
     named = {variable.path: variable for variable in variables}
     if len(named) < len({id(variable) for variable in variables}):
-        raise RuntimeError("two variables share a path; name the layers apart")
+        raise RuntimeError("two variables share a path; layers must have different names")
     return named
 
 
-def checksum(model: keras.Model) -> str:
-    """Tells whether two models of a kind have the same weights, to the last bit."""
+def checksum(*parts: HasVariables) -> str:
+    """Return a text that is the same for the same paths and values, to the last bit, and for no others."""
     digest = hashlib.sha256()
-    for path, variable in sorted(named_variables(model).items()):
+    for path, variable in sorted(named_variables(*parts).items()):
         digest.update(path.encode() + np.ascontiguousarray(variable.numpy()).tobytes())
     return digest.hexdigest()[:16]
 
 
-def assign(
-    model: keras.Model, values: dict[str, np.ndarray], path: pathlib.Path, more: HasVariables | None = None
-) -> None:
-    """Sets all variables of a model and `more` to a checkpoint's values; a model that is not compiled takes only its own."""
-    variables = named_variables(model, more)
-    if not getattr(model, "optimizer", None):
-        values = {name: value for name, value in values.items() if name.startswith(f"{model.name}/")}
+def assign(values: dict[str, np.ndarray], path: pathlib.Path, *parts: HasVariables) -> None:
+    """Set all variables of the parts to a checkpoint's values.
+
+    Values of other parts, such as the optimizer where only the model is restored, are left out: the first component of a
+    variable's path names its part.
+
+    Args:
+        values: by the variables' paths.
+        path: of the checkpoint, for errors.
+        parts: whose variables must have the checkpoint's paths and shapes.
+    """
+    variables = named_variables(*parts)
+    owners = {name.split("/")[0] for name in variables}
+    values = {name: value for name, value in values.items() if name.split("/")[0] in owners}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     other = {name for name, value in values.items() if shapes.get(name) != value.shape} | (
         shapes.keys() - values.keys()

@@ -16,7 +16,6 @@ import gin
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
-from ncl_tf.runs.configuration import read_configuration
 from ncl_tf.training import factories  # noqa: F401 - configurations bind them
 from ncl_tf.training.used_settings import CONFIGURABLES, UsedSettings
 
@@ -54,10 +53,10 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     _check_used(gin_params, UsedSettings(bound))
 
 
-def load_again(file: pathlib.Path, gin_params: Sequence[str]) -> None:
-    """Read the configuration of a run, which was checked when it began, then single bindings."""
+def load_again(configuration: str, gin_params: Sequence[str]) -> None:
+    """Read the text of a run's configuration, which was checked when the run began, then single bindings."""
     gin.clear_config()
-    _parse(read_configuration(file), str(file))
+    _parse(configuration, "the run's configuration")
     _bind(gin_params)
 
 

@@ -22,7 +22,7 @@ from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.decoder import Decoder, mirror
 from ncl_tf.networks.encoder import Encoder, Projector
 from ncl_tf.networks.fast.encoder import FastEncoder
-from ncl_tf.networks.heads import make_head
+from ncl_tf.networks.heads import Head
 from ncl_tf.objective import neighborhoods
 from ncl_tf.objective.fast.losses import FastObjective
 from ncl_tf.objective.losses import Objective
@@ -201,7 +201,7 @@ def end_to_end(
     rows, weights = labelled_training(cohort, task, constants, labels, label_seed)
     return Classifier(
         encoder(cohort.static_columns, "encoder", fast),
-        make_head(head, declared.classes),
+        Head(head, declared.classes),
         position,
         weights,
         seed,

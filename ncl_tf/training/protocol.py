@@ -1,4 +1,4 @@
-"""How classifiers are trained for an evaluation: the constants, and the labels that they learn from."""
+"""How classifiers are trained: the constants of the protocol, and the labels that they learn from."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ class Protocol:
         balanced: weights of 0.5/(1 - p) and 0.5/p for the classes of a binary task, p the training prevalence.
         batch_size: for all labels; with a fraction of them, the same fraction of it.
         patience: epochs without a better validation loss.
-        max_epochs: at the most.
+        max_epochs: upper limit of epochs.
         max_minutes: wall time after which fine-tuning ends, with the best epoch so far; None: no cap.
     """
 
@@ -33,19 +33,20 @@ class Protocol:
     max_minutes: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "patience", "max_epochs"):
-            if not getattr(self, name) >= 1:
-                raise InputError(f"protocol.{name} is {getattr(self, name)}; allowed: 1 or more")
+        counts = {"batch_size": self.batch_size, "patience": self.patience, "max_epochs": self.max_epochs}
+        for name, value in counts.items():
+            if not value >= 1:
+                raise InputError(f"protocol.{name} must be 1 or more, got {value}")
         for name, rate in (
             *((f"{head}_rate", rate) for head, rate in self.rates.items()),
             ("fine_tune_rate", self.fine_tune_rate),
         ):
             if not rate > 0:
-                raise InputError(f"protocol.{name} is {rate}; allowed: above 0")
+                raise InputError(f"protocol.{name} must be above 0, got {rate}")
 
 
 def limited_stays(split: SplitData, task: int, fraction: float, seed: int, binary: bool = True) -> np.ndarray:
-    """Indices of a fraction of the stays, of a binary task the same fraction of those with and without a positive hour.
+    """Choose a fraction of the stays, of a binary task the same fraction of those with and without a positive hour.
 
     Args:
         split: of which to take stays.
@@ -53,11 +54,14 @@ def limited_stays(split: SplitData, task: int, fraction: float, seed: int, binar
         fraction: in (0, 1].
         seed: of the choice.
         binary: whether the task is.
+
+    Returns:
+        Their indices, sorted.
     """
     if not 0 < fraction <= 1:
-        raise InputError(f"the fraction of labels is {fraction}; allowed: above 0, up to 1")
+        raise InputError(f"the fraction of labels must be above 0, up to 1, got {fraction}")
     if seed < 0:
-        raise InputError(f"the label seed is {seed}; allowed: 0 and above")
+        raise InputError(f"the label seed must be 0 or more, got {seed}")
     strata = {"": np.ones(len(split.patient_windows), bool)}
     if binary:
         positive = np.maximum.reduceat(split.classes[:, task] == 1, split.patient_windows[:, 0])
@@ -68,13 +72,15 @@ def limited_stays(split: SplitData, task: int, fraction: float, seed: int, binar
         stays = np.flatnonzero(members)
         count = round(fraction * len(stays))
         if len(stays) and not count:
-            raise InputError(f"a fraction {fraction} of the {len(stays)} training stays{kind} is no stay at all")
+            raise InputError(
+                f"the fraction of labels must leave a stay, got {fraction} of the {len(stays)} training stays{kind}"
+            )
         chosen.append(generator.permutation(stays)[:count])
     return np.sort(np.concatenate(chosen))
 
 
 def labelled_rows(split: SplitData, task: int, stays: np.ndarray | None = None) -> np.ndarray:
-    """Rows with a label in the task, of all stays or of some."""
+    """Return the rows with a label in the task, of all stays or of some."""
     labelled = split.classes[:, task] >= 0
     if stays is not None:
         kept = np.zeros(len(split.patient_windows), bool)
@@ -86,7 +92,7 @@ def labelled_rows(split: SplitData, task: int, stays: np.ndarray | None = None) 
 def labelled_training(
     cohort: Cohort, task: str, protocol: Protocol, labels: float = 1.0, label_seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [H] of the training split to learn a task from, and the weight of each class in the loss [K].
+    """Return rows [H] of the training split to learn a task from, and the weight of each class in the loss [K].
 
     Args:
         cohort: the data; its training hours must be of two classes, and validation hours must be labelled.
@@ -101,19 +107,21 @@ def labelled_training(
     classes = training.classes[rows, position]
     check_classes(classes, declared, "train")
     if not len(labelled_rows(cohort["val"], position)):
-        raise InputError(f"{cohort.path}: task {task!r}: no hour of split 'val' is labelled, so no epoch can be chosen")
+        raise InputError(
+            f"{cohort.path}: task {task!r}: hours of split 'val' must be labelled for an epoch to be chosen, got none"
+        )
     return rows, class_weights(classes, declared.classes, protocol.balanced and declared.kind == "binary")
 
 
 def limited_batch(protocol: Protocol, labels: float) -> int:
-    """The batch size for a fraction of the labels: the same fraction of it."""
+    """Return the batch size for a fraction of the labels: the same fraction of the protocol's."""
     return max(1, round(protocol.batch_size * labels))
 
 
 def check_classes(classes: np.ndarray, task: Task, split: str) -> None:
-    """Refuses labelled hours of one class alone."""
+    """Refuse labelled hours of one class alone."""
     present = np.unique(classes)
     if len(present) < 2:
         raise InputError(
-            f"task {task.name!r}: the labelled hours of split {split!r} have only class {present.tolist()}; two are needed"
+            f"task {task.name!r}: the labelled hours of split {split!r} must be of two classes, got {present.tolist()}"
         )

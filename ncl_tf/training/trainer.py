@@ -1,4 +1,4 @@
-"""Training from a configuration: data, model, schedule, reports, checkpoints, and the encoder at the end."""
+"""Training a method from a configuration: data, model, progress on the screen, and the encoder at the end."""
 
 import contextlib
 import math
@@ -16,10 +16,10 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.networks.encoder import Encoder
-from ncl_tf.runs import Run, bindings
-from ncl_tf.runs.checkpoints import checksum
+from ncl_tf.runs import Run, bindings, checksum
 from ncl_tf.training.distribution import Alone
 from ncl_tf.training.factories import typed
+from ncl_tf.training.loop import FitResult, Report, learn
 from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
 
 
@@ -43,13 +43,13 @@ def train(
     fast: bool = True,
     jit_compile: bool = True,
 ) -> None:
-    """Trains a method on a cohort in `run`'s directory, from its newest checkpoint on.
+    """Train a method on a cohort in `run`'s directory, from its newest checkpoint on.
 
     A method that is trained with early stopping (End-to-End) has its own batch size and learning rate, and no `steps`.
 
     Args:
         run: the run directory.
-        gather: gives those who train together, see `ncl_tf.training.distribution`; a run may be resumed with others.
+        gather: returns those who train together, see `ncl_tf.training.distribution`; a run may be resumed with others.
         export: writes the encoder at the end, `ncl_tf.serving.export.export_encoder`; None: no export.
         cohort: path of the cohort file.
         method: makes the model from the cohort, the seed and `fast`.
@@ -66,83 +66,116 @@ def train(
         print(f"{run.folder}: this run is finished ({run.record['step']} steps); nothing to do")
         return
     if not 0 <= seed < 2**32:
-        raise InputError(f"seed is {seed}; allowed: 0 to {2**32 - 1}")
+        raise InputError(f"seed must be 0 to {2**32 - 1}, got {seed}")
     group = gather()
     run.writes = group.chief
     clock = Clock(run.record["wall_seconds"], max_minutes, group.any)
+    fixed = FixedSteps(steps, batch_size, warmup, lowest_rate, highest_rate, report_every)
     with contextlib.closing(run), group.report_lost_workers(run):
         group.check_same("configuration or cohort", run.fingerprint)
         with group.scope():
             model = method(cohort=data, seed=seed, fast=fast)
-            plan = model.early_stopping or FixedSteps(
-                steps, batch_size, warmup, lowest_rate, highest_rate, report_every
-            )
-            training, validation = (
-                Samples(model, data, split, group.part, group.replicas) for split in ("train", "val")
-            )
-            plan.check(model, training.count)
-            group.check_batch(plan.batch_size)
-            optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
-            model.build((None, model.window_hours, len(data.columns)))
-            model.compile(optimizer=optimizer, jit_compile=jit_compile and group.replicas == 1)
-            optimizer.build(model.trainable_variables)
+            learner = WindowLearner(model, data, model.early_stopping or fixed, group, run, clock)
+            learner.compile(jit_compile)
             run.start()
-            best = Best(model) if plan.chooses else None
-            first = run.restore(model, best)
-            group.check_same(f"first step, {first},", first)
-            run.resume_from(first)
-            _announce(run, data, model, training.count, plan, first, group)
-            try:
-                _train(run, model, plan, best, training, validation, clock, group)
-            except KeyboardInterrupt:
-                print(f"{run.folder}: start the same command again to go on from step {run.kept_step}")
-                raise
+            _train(run, learner, data)
         if run.writes:
             _finish(run, model.encoder, data, max_minutes, export)
-        group.any(False)  # nobody leaves before the run is finished
+        group.any(False)  # no worker leaves before the run is finished
     if group.replicas > 1:
         print(f"worker {group.part[0]}: ended at step {run.record['step']} with weights {checksum(model)}")
 
 
-def _train(
-    run: Run,
-    model: Method,
-    plan: FixedSteps | EarlyStopping,
-    best: Best | None,
-    training: "Samples",
-    validation: "Samples",
-    clock: Clock,
-    group: Alone,
-) -> None:
-    """Trains to the plan's or the clock's end, with a checkpoint at every report; the weights to keep are in the model then."""
-    hours, step = training.count, int(model.optimizer.iterations.numpy())
-    held_out = plan.held_out(validation, model.seed)
+class WindowLearner:
+    """Trains a method on random batches of windows, together with the other workers of its group.
+
+    Args:
+        model: the method.
+        cohort: of which it learns from the training split and is validated on the validation split.
+        plan: batch size, learning rate and what to validate on.
+        group: those who train together.
+        run: whose newest checkpoint errors name.
+        clock: ends a training whose time is up.
+
+    Attributes:
+        bar: moves with every step.
+    """
+
+    def __init__(
+        self,
+        model: Method,
+        cohort: Cohort,
+        plan: FixedSteps | EarlyStopping,
+        group: Alone,
+        run: Run,
+        clock: Clock,
+    ) -> None:
+        self.model, self.plan, self.group, self.run, self.clock = model, plan, group, run, clock
+        self._training, validation = (
+            MethodSamples(model, cohort, split, group.part, group.replicas) for split in ("train", "val")
+        )
+        self.hours = self._training.count
+        plan.check(model, self.hours)
+        group.check_batch(plan.batch_size)
+        self._held_out = plan.held_out(validation, model.seed)
+        self.optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
+        self._shape = (None, model.window_hours, len(cohort.columns))
+        self.bar = tqdm(disable=True)
+
+    def compile(self, jit_compile: bool) -> None:
+        """Create all variables, and compile the step with XLA, unless several replicas take it."""
+        self.model.build(self._shape)
+        self.model.compile(optimizer=self.optimizer, jit_compile=jit_compile and self.group.replicas == 1)
+        self.optimizer.build(self.model.trainable_variables)
+
+    def take_steps(self, step: int, count: int) -> Report:
+        """Take `count` steps on the batches that follow those of `step` steps, then validate."""
+        batches = self._training.batches(self.plan.batch_size, self.model.seed, step)
+        watch = StepCallback(self.bar, step, self.run, self.clock)
+        report = self.group.fit(self.model, batches, count, self._held_out, watch)
+        return report | {"learning_rate": float(tf.convert_to_tensor(self.optimizer.learning_rate))}
+
+
+def _train(run: Run, learner: WindowLearner, cohort: Cohort) -> None:
+    """Train from the newest checkpoint to the end, with a progress bar and logs for TensorBoard; record the outcome."""
+    model, plan, group = learner.model, learner.plan, learner.group
+    best = Best(model) if plan.chooses else None
+    first = run.restore(model, learner.optimizer, *([best] if best else []))
+    group.check_same(f"first step, {first},", first)
+    run.resume_from(first)
+    _announce(run, cohort, learner, first)
     logs = run.folder / "logs"
     writer = tf.summary.create_file_writer(str(logs)) if run.writes else tf.summary.create_noop_writer()
-    with tqdm(initial=step, total=plan.total_steps, unit=" steps", smoothing=0.05, disable=not run.writes) as bar:
-        while not (plan.over(step, hours, best) or (step and clock.over)):
-            batches = training.batches(plan.batch_size, model.seed, step)
-            count = plan.next_report(step, hours) - step
-            report = group.fit(model, batches, count, held_out, Progress(bar, step, run, clock))
-            report["learning_rate"] = float(tf.convert_to_tensor(model.optimizer.learning_rate))
-            if best:
-                report["epoch"] = plan.epoch(step, hours)
-                best.update(report["epoch"], report["val_loss"])
-                bar.write(f"epoch {report['epoch']}: loss {report['loss']:.4f}, val_loss {report['val_loss']:.4f}")
-            step = int(model.optimizer.iterations.numpy())
-            _log(run, writer, step, report)
-            run.checkpoint(model, step, best)
-            run.save(step=step, wall_seconds=clock.seconds)
-    if best:
-        best.restore_best_weights()
-        run.checkpoint(model, step, best)  # now with the weights that the run ends with
+
+    def on_report(step: int, report: Report) -> None:
+        if best:
+            bar.write(f"epoch {report['epoch']}: loss {report['loss']:.4f}, val_loss {report['val_loss']:.4f}")
+        with writer.as_default():
+            for name, value in report.items():
+                tf.summary.scalar(name, value, step)
+        writer.flush()
+
+    try:
+        with tqdm(initial=first, total=plan.total_steps, unit=" steps", smoothing=0.05, disable=not run.writes) as bar:
+            learner.bar = bar
+            fitted = learn(run, learner, plan, learner.clock, best, on_report)
+    except KeyboardInterrupt:
+        print(f"{run.folder}: start the same command again to resume from step {run.kept_step}")
+        raise
     if run.writes:
-        run.save(**_outcome(run, step, plan.over(step, hours, best), best))
+        run.save(**_outcome(fitted))
+
+
+def _outcome(fitted: FitResult) -> dict[str, Any]:
+    """Return what the record says about a training that has ended."""
+    outcome = {"step": fitted.step, "stopped_by_budget": fitted.stopped_by_budget, "result": fitted.result}
+    return outcome | ({} if fitted.best_epoch is None else {"best_epoch": fitted.best_epoch})
 
 
 def _finish(
     run: Run, encoder: Encoder, cohort: Cohort, max_minutes: float | None, export: Callable[..., None] | None
 ) -> None:
+    """Export the encoder and mark the run as finished."""
     if export:
         export(run.folder / "encoder", encoder, cohort, bindings(gin.config_str()), run.record)
     files.write_text(run.folder / "operative_config.gin", gin.operative_config_str())
@@ -152,19 +185,15 @@ def _finish(
     print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
 
 
-def _outcome(run: Run, step: int, over: bool, best: Best | None) -> dict[str, Any]:
-    reports = run.reports()
-    outcome = {"step": step, "stopped_by_budget": not over, "result": reports[-1]}
-    if best:
-        outcome |= {
-            "best_epoch": int(best.epoch.numpy()),
-            "result": min(reports, key=lambda report: report["val_loss"]),
-        }
-    return outcome
+class MethodSamples:
+    """The samples of a split that a method learns from: all hours, or those that it chooses.
 
-
-class Samples:
-    """The samples of a split that a method learns from: all hours, or those that it chooses."""
+    Args:
+        model: chooses the rows, and says how long windows are.
+        cohort, split: where they come from.
+        part: which worker's share of each batch to make, of how many workers.
+        replicas: in how many stretches a validation batch comes.
+    """
 
     def __init__(
         self, model: Method, cohort: Cohort, split: str, part: tuple[int, int] = (0, 1), replicas: int = 1
@@ -174,15 +203,15 @@ class Samples:
         self.count = self.windows.hours if self.rows is None else len(self.rows)
 
     def batches(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
-        """Random batches; see `Windows.training`."""
+        """Return random batches; see `Windows.training`."""
         return self.windows.training(batch_size, seed, first_step, self.rows)
 
     def stretches(self, size: int) -> tf.data.Dataset:
-        """The whole split, a stretch of it at a time for each replica; see `Windows.stretches`."""
+        """Return the whole split, a stretch of it at a time for each replica; see `Windows.stretches`."""
         return self.windows.stretches(size, self.replicas)
 
 
-class Progress(keras.callbacks.Callback):
+class StepCallback(keras.callbacks.Callback):
     """Moves the progress bar; stops a training whose loss is no longer a number, or whose time is up."""
 
     def __init__(self, bar: tqdm, first: int, run: Run, clock: Clock) -> None:
@@ -191,9 +220,8 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if not math.isfinite(logs["loss"]):
-            raise InputError(
-                f"step {self.first + batch + 1}: the loss is {float(logs['loss'])}, so training stops. {self.run.last_good()}"
-            )
+            step, loss = self.first + batch + 1, float(logs["loss"])
+            raise InputError(f"step {step}: the loss is {loss}, so training stops. {self.run.last_good()}")
         self.bar.update()
         shown = {"loss": f"{float(logs['loss']):.3f}"}
         if "accuracy" in logs:
@@ -203,6 +231,7 @@ class Progress(keras.callbacks.Callback):
 
 
 def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
+    """Return what must not change when a run is resumed, beside its configuration."""
     return {
         "seed": seed,
         "budget": budget,
@@ -214,27 +243,19 @@ def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
     }
 
 
-def _announce(
-    run: Run, cohort: Cohort, model: Method, hours: int, plan: FixedSteps | EarlyStopping, first: int, group: Alone
-) -> None:
+def _announce(run: Run, cohort: Cohort, learner: WindowLearner, first: int) -> None:
+    """Print what is trained, on what and how."""
+    model, hours, size, group = learner.model, learner.hours, learner.plan.batch_size, learner.group
     print(
         f"{run.folder}: {model.name} on {cohort.title} ({cohort.path}), {hours:,} training hours, {len(cohort.columns)} columns"
     )
-    print(f"  {plan.describe(hours)}, seed {model.seed}")
-    for line in model.describe(plan.batch_size):
+    print(f"  {learner.plan.describe(hours)}, seed {model.seed}")
+    for line in model.describe(size):
         print(f"  {line}")
     if group.replicas > 1:
-        share = f"{plan.batch_size // group.replicas:,} samples of each batch"
+        share = f"{size // group.replicas:,} samples of each batch"
         print(f"  {group.replicas} replicas, {share} on each, without XLA, which cannot compile what they do together")
     if first:
-        print(f"  going on from step {first:,}")
+        print(f"  resuming from step {first:,}")
     if model.jit_compile:
         print("  the first step is compiled by XLA, which takes about half a minute")
-
-
-def _log(run: Run, writer: tf.summary.SummaryWriter, step: int, report: dict[str, float]) -> None:
-    run.log({"step": step, **report})
-    with writer.as_default():
-        for name, value in report.items():
-            tf.summary.scalar(name, value, step)
-    writer.flush()

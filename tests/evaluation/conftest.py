@@ -1,4 +1,4 @@
-"""Runs to be judged: trained for a moment, without graphs."""
+"""Runs to be evaluated: trained for a moment, without graphs."""
 
 import json
 import pathlib

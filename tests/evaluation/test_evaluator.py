@@ -1,8 +1,12 @@
-"""The protocol: who gets labels, what is frozen, and that the test split is looked at once, at the end."""
+"""The protocol: who gets labels, what classifiers are trained with, and that the test split is seen once, at the end."""
+
+import dataclasses
+from collections.abc import Callable
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ncl_tf.data import Cohort
 from ncl_tf.errors import InputError
@@ -50,7 +54,7 @@ def test_bad_fractions(cohort, fraction):
 
 
 def test_a_bad_seed_of_labels(cohort):
-    with pytest.raises(InputError, match="the label seed is -1; allowed: 0 and above"):
+    with pytest.raises(InputError, match="label seed .*0 or more.* -1"):
         limited_stays(cohort["train"], 0, 0.5, seed=-1)
 
 
@@ -87,29 +91,75 @@ class WithoutTest:
         return self.cohort[split]
 
 
-@pytest.mark.slow
-def test_training_and_choice_never_touch_the_test_split(cohort, eager):
+def ways(evaluator: Evaluator, head: str = "mlp") -> dict[str, Callable]:
+    """All ways to train a classifier."""
+    return {
+        "frozen": lambda: evaluator.frozen(new_encoder(), head),
+        "last_hour": lambda: evaluator.raw("last_hour", head, 48),
+        "window": lambda: evaluator.raw("window", head, 48),
+        "fine_tuned": lambda: evaluator.fine_tuned(new_encoder(), head),
+    }
+
+
+WAYS = ("frozen", "last_hour", "window", "fine_tuned")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_and_choice_never_touch_the_test_split(cohort, eager, way):
     guarded = WithoutTest(cohort)
-    judge = Evaluator(guarded, "sepsis", PROTOCOL, seed=1)
-    ways = [
-        lambda: judge.frozen(new_encoder(), "mlp"),
-        lambda: judge.raw("last_hour", "linear", 48),
-        lambda: judge.raw("window", "linear", 48),
-        lambda: judge.fine_tuned(new_encoder(), "mlp"),
-    ]
-    for way in ways:
-        judged = way()
-        assert "test" not in guarded.asked
-        with pytest.raises(AssertionError, match="touched"):
-            judge.score(judged, "test")
-        guarded.asked.remove("test")
+    evaluator = Evaluator(guarded, "sepsis", dataclasses.replace(PROTOCOL, batch_size=4096, max_epochs=1), seed=1)
+    trained = ways(evaluator)[way]()
+    assert {"train", "val"} <= set(guarded.asked)
+    assert "test" not in guarded.asked
+    with pytest.raises(AssertionError, match="touched"):
+        evaluator.score(trained, "test")
+
+
+class Captured(Exception):
+    """Ends a training before it begins; holds what it was given."""
+
+
+@pytest.mark.parametrize(("head", "labels"), [("linear", 1.0), ("mlp", 0.5)])
+@pytest.mark.parametrize("way", WAYS)
+def test_classifiers_are_trained_with_what_the_protocol_says(cohort, eager, monkeypatch, way, head, labels):
+    def captured(classifier, training, validation, weights, plan, seed, max_minutes, **_):
+        raise Captured(classifier, training, validation, weights, plan, seed, max_minutes)
+
+    monkeypatch.setattr("ncl_tf.evaluation.evaluator.fit", captured)
+    rates = {"linear": 0.1, "mlp": 0.2}
+    protocol = dataclasses.replace(PROTOCOL, rates=rates, fine_tune_rate=0.3, batch_size=100, max_minutes=7)
+    evaluator = Evaluator(cohort, "sepsis", protocol, seed=6, labels=labels, label_seed=4)
+    with pytest.raises(Captured) as caught:
+        ways(evaluator, head)[way]()
+    classifier, training, validation, weights, plan, seed, max_minutes = caught.value.args
+    tuned = way == "fine_tuned"
+    expected = 0.3 if tuned else rates[head]
+    assert (plan.rate, plan.batch_size, plan.patience, plan.max_epochs) == (expected, round(100 * labels), 2, 3)
+    assert (seed, max_minutes) == (6, 7 if tuned else None)
+    assert len(classifier.trainable_variables) == {"linear": 2, "mlp": 6}[head] + tuned * len(new_encoder().weights)
+    split = cohort["train"]
+    stays = range(len(split.lengths)) if labels == 1 else limited_stays(split, 0, labels, seed=4)
+    rows = np.concatenate([np.arange(first, last + 1) for first, last, _ in split.patient_windows[stays]])
+    np.testing.assert_array_equal(training.rows, rows)
+    np.testing.assert_array_equal(training.classes, split.labels[rows, 0])
+    np.testing.assert_array_equal(validation.rows, np.arange(len(cohort["val"].data)))
+    np.testing.assert_array_equal(validation.classes, cohort["val"].labels[:, 0])
+    p = split.labels[rows, 0].mean()  # of the labels that are used
+    np.testing.assert_allclose(weights, [0.5 / (1 - p), 0.5 / p], rtol=1e-5)
+    if labels < 1:
+        assert abs(weights[1] - 0.5 / split.labels[:, 0].mean()) > 0.1
+    first = training.inputs(tf.constant([60, 0]))  # of the right split: the last hour, or what the windows end with
+    if way in ("window", "fine_tuned"):
+        np.testing.assert_array_equal(first[:, -1], split.data[[60, 0]])
+    elif way == "last_hour":
+        np.testing.assert_array_equal(first, split.data[[60, 0]])
 
 
 def test_scores_are_those_of_the_predictions(cohort):
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    judge = Evaluator(cohort, "sepsis", PROTOCOL, seed=1)
-    scores, predictions = judge.score(judge.raw("last_hour", "linear", 48), "val")
+    evaluator = Evaluator(cohort, "sepsis", PROTOCOL, seed=1)
+    scores, predictions = evaluator.score(evaluator.raw("last_hour", "linear", 48), "val")
     labels = cohort["val"].labels[:, 0]
     assert scores["metrics"]["auroc"] == pytest.approx(roc_auc_score(labels, predictions[:, 1]))
     assert scores["metrics"]["auprc"] == pytest.approx(average_precision_score(labels, predictions[:, 1]))
@@ -118,15 +168,15 @@ def test_scores_are_those_of_the_predictions(cohort):
     assert "utility" in scores["metrics"]
 
 
-def test_bins_are_judged_by_kappa(mimic_ward_cohort):
+def test_bins_are_evaluated_by_kappa(mimic_ward_cohort):
     cohort = Cohort(mimic_ward_cohort)
     protocol = Protocol({"linear": 1e-2}, batch_size=256, patience=2, max_epochs=3)
-    judge = Evaluator(cohort, "length_of_stay", protocol, seed=1)
-    scores, predictions = judge.score(judge.raw("last_hour", "linear", 48), "val")
+    evaluator = Evaluator(cohort, "length_of_stay", protocol, seed=1)
+    scores, predictions = evaluator.score(evaluator.raw("last_hour", "linear", 48), "val")
     assert set(scores["metrics"]) == {"kappa", "accuracy"}
     assert predictions.shape == (len(cohort["val"].data), 10)
 
 
 def test_a_task_that_the_cohort_lacks(cohort):
-    with pytest.raises(InputError, match="'mortality'.*sepsis"):
+    with pytest.raises(InputError, match="sepsis.*'mortality'"):
         Evaluator(cohort, "mortality", PROTOCOL, seed=1)

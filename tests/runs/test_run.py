@@ -9,7 +9,7 @@ import pytest
 
 from ncl_tf import runs
 from ncl_tf.errors import InputError
-from ncl_tf.runs import Run, bindings
+from ncl_tf.runs import EvaluationFolder, Run, bindings
 from ncl_tf.runs.configuration import ADDED
 
 LONG = "'" + "/".join(["a_folder_with_a_long_name"] * 6) + "/cohort.h5'"  # gin breaks the line
@@ -42,8 +42,12 @@ def train(model: keras.Model, seed: int = 0) -> keras.Model:
     return model
 
 
+def parts(model: keras.Model) -> tuple[keras.Model, keras.Optimizer]:
+    return model, model.optimizer
+
+
 def values_of(model: keras.Model) -> dict[str, np.ndarray]:
-    return {path: np.array(variable) for path, variable in runs.named_variables(model).items()}
+    return {path: np.array(variable) for path, variable in runs.named_variables(*parts(model)).items()}
 
 
 def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
@@ -200,9 +204,9 @@ def test_the_record_tells_every_continuation_and_by_which_versions(tmp_path: pat
 
 def test_a_checkpoint_holds_weights_and_optimizer_to_the_last_bit(tmp_path: pathlib.Path) -> None:
     run, model = started(tmp_path), train(small_model())
-    run.checkpoint(model, 1)
+    run.checkpoint(1, *parts(model))
     other = small_model(seed=1)
-    assert run.restore(other) == 1
+    assert run.restore(*parts(other)) == 1
     assert_same(values_of(other), values_of(model))
     assert_same(values_of(train(other, 5)), values_of(train(model, 5)))  # they go on alike
     assert int(model.optimizer.iterations) == 2
@@ -211,14 +215,14 @@ def test_a_checkpoint_holds_weights_and_optimizer_to_the_last_bit(tmp_path: path
 def test_without_checkpoint_a_run_begins_at_0(tmp_path: pathlib.Path) -> None:
     model = small_model()
     before = values_of(model)
-    assert started(tmp_path).restore(model) == 0
+    assert started(tmp_path).restore(*parts(model)) == 0
     assert_same(values_of(model), before)
 
 
 def test_the_last_two_checkpoints_are_kept(tmp_path: pathlib.Path) -> None:
     run, model = started(tmp_path), small_model()
     for step in (9, 10, 100):
-        run.checkpoint(model, step)
+        run.checkpoint(step, *parts(model))
     assert [path.name for path in run.checkpoints] == ["step-00000010.npz", "step-00000100.npz"]
 
 
@@ -231,15 +235,15 @@ def damages(raw: bytes) -> list[bytes]:
 
 def test_damaged_checkpoints_are_told_and_the_one_before_is_taken(tmp_path: pathlib.Path, capsys) -> None:
     run, model = started(tmp_path), train(small_model())
-    run.checkpoint(model, 10)
+    run.checkpoint(10, *parts(model))
     first = values_of(model)
-    run.checkpoint(train(model), 20)
+    run.checkpoint(20, *parts(train(model)))
     second = values_of(model)
     newest, steps, other = run.checkpoints[-1], [], small_model(seed=1)
     for damaged in damages(newest.read_bytes()):
         newest.write_bytes(damaged)
         try:
-            steps.append(run.restore(other))
+            steps.append(run.restore(*parts(other)))
         except InputError as error:  # an entry less in the directory: nothing wrong is loaded, either
             assert "made by another model" in str(error)
             continue
@@ -254,10 +258,10 @@ def test_damaged_checkpoints_are_told_and_the_one_before_is_taken(tmp_path: path
 def test_with_all_checkpoints_damaged_a_run_begins_again(tmp_path: pathlib.Path, capsys) -> None:
     run, model = started(tmp_path), small_model()
     for step in (10, 20):
-        run.checkpoint(model, step)
+        run.checkpoint(step, *parts(model))
     for path in run.checkpoints:
         path.write_bytes(b"PK")
-    assert run.restore(model) == 0
+    assert run.restore(*parts(model)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("falling back to the one before")
     assert lines[1].endswith("falling back to the beginning: there is no other")
@@ -268,23 +272,23 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_called_damaged(tmp_path: pa
     newest = tmp_path / "checkpoints" / "step-00000010.npz"
     newest.mkdir(parents=True)  # what the system refuses to read
     with pytest.raises(InputError, match=r"step-00000010.npz: cannot be read \(Is a directory\)"):
-        run.restore(small_model())
+        run.restore(*parts(small_model()))
     assert newest.exists()
 
 
 def test_another_models_checkpoint_is_refused(tmp_path: pathlib.Path) -> None:
     run = started(tmp_path)
-    run.checkpoint(small_model(), 10)
+    run.checkpoint(10, *parts(small_model()))
     with pytest.raises(InputError, match=r"step-00000010.npz: made by another model; first difference: \S+"):
-        run.restore(small_model(units=4))
+        run.restore(*parts(small_model(units=4)))
 
 
 def test_a_checkpoint_never_holds_what_is_not_finite(tmp_path: pathlib.Path) -> None:
     run, model = started(tmp_path), small_model()
-    run.checkpoint(model, 10)
+    run.checkpoint(10, *parts(model))
     model.layers[0].kernel.assign(np.full((4, 3), np.nan))
     with pytest.raises(InputError, match=r"step 20: \S*kernel is not finite, .*last good checkpoint is .*00010.npz"):
-        run.checkpoint(model, 20)
+        run.checkpoint(20, *parts(model))
     assert len(run.checkpoints) == 1
 
 
@@ -303,3 +307,43 @@ def test_layers_of_the_same_name_are_no_silent_loss() -> None:
     model.compile(optimizer="sgd")
     with pytest.raises(RuntimeError, match="two variables share a path"):
         runs.named_variables(model)
+
+
+# Evaluations under way
+
+
+def started_evaluation(folder: pathlib.Path, **facts) -> EvaluationFolder:
+    kept = EvaluationFolder(folder)
+    kept.start({"settings": {"head": "mlp"}, "protocol": {"patience": 20}} | facts)
+    return kept
+
+
+def test_an_evaluation_resumes_only_from_what_the_same_facts_led_to(tmp_path: pathlib.Path, capsys) -> None:
+    folder, model = tmp_path / "sepsis-mlp", train(small_model())
+    kept = started_evaluation(folder)
+    kept.log({"step": 3, "loss": 1.0})
+    kept.checkpoint(3, *parts(model))
+    kept.save(step=3, wall_seconds=7.0)
+    kept.close()
+    again, other = started_evaluation(folder), small_model(seed=1)
+    assert (again.record["wall_seconds"], again.restore(*parts(other)), len(again.reports())) == (7.0, 3, 1)
+    assert_same(values_of(other), values_of(model))
+    again.close()
+    assert capsys.readouterr().out == ""
+    anew = started_evaluation(folder, protocol={"patience": 2})
+    assert (anew.record["wall_seconds"], anew.restore(*parts(other)), anew.reports()) == (0.0, 0, [])
+    assert "another protocol" in capsys.readouterr().out
+
+
+def test_an_evaluation_is_made_by_one_process_and_leaves_only_its_classifier(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "sepsis-mlp"
+    kept = started_evaluation(folder)
+    with pytest.raises(InputError, match=f"{folder}: another process"):
+        started_evaluation(folder)
+    kept.save(step=3)
+    (folder / "classifier").mkdir()
+    kept.remove()
+    assert [path.name for path in folder.iterdir()] == ["classifier"]
+    (folder / "classifier").rmdir()
+    kept.remove()
+    assert not folder.exists()

@@ -17,7 +17,7 @@ from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
-from ncl_tf.networks.heads import make_head
+from ncl_tf.networks.heads import Head
 from ncl_tf.serving.export import copy_of_run, export_classifier
 from refusals import refused
 
@@ -188,7 +188,7 @@ def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort,
     (tmp_path / "model/old.txt").write_text("old")
     cohort = Cohort(ward_cohort)
     cohort.preprocessor = None
-    classifier = Classifier(Encoder(5, filters=4, dilations=(24,)), make_head("linear", 2), 0, np.ones(2))
+    classifier = Classifier(Encoder(5, filters=4, dilations=(24,)), Head("linear", 2), 0, np.ones(2))
     classifier.build((None, 48, 40))
     evaluation = json.loads((exported.run / "evaluations/sepsis-mlp.json").read_text())
     run = json.loads((exported.run / "run.json").read_text())

@@ -1,14 +1,13 @@
 """Early stopping and time caps: when epochs end, what is kept, and that time counts from a run's beginning."""
 
 import math
-import re
 
 import keras
 import numpy as np
 import pytest
 
 from ncl_tf.errors import InputError
-from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
+from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps, SeparateEpochs
 
 
 def small_model(seed: int) -> keras.Model:
@@ -37,6 +36,16 @@ def test_every_epoch_is_one_pass_wherever_it_is_counted_from() -> None:
             assert {(plan.epoch(s, hours), plan.next_report(s, hours)) for s in inside} == {(epoch, end)}
             step = end
         assert plan.over(step, hours, best)
+
+
+def test_separate_epochs_end_with_a_smaller_batch() -> None:
+    """10 hours in batches of 4: 4, 4 and 2, then the next epoch; counted by hand."""
+    plan = SeparateEpochs(1e-5, batch_size=4, patience=2, max_epochs=9)
+    assert [plan.epoch(step, 10) for step in range(7)] == [1, 1, 1, 2, 2, 2, 3]
+    assert [plan.next_report(step, 10) for step in range(7)] == [3, 3, 3, 6, 6, 6, 9]
+    assert [plan.epoch(step, 8) for step in range(5)] == [1, 1, 2, 2, 3]  # whole batches: none is smaller
+    assert [plan.next_report(step, 3) for step in range(2)] == [1, 2]  # a batch larger than the epoch
+    assert [plan.over(step, 10, best_of(1)) for step in (6, 8, 9)] == [False, False, True]
 
 
 @pytest.mark.parametrize(("done", "best", "over"), [(3, 3, False), (4, 3, False), (5, 3, True), (6, 5, False)])
@@ -78,5 +87,5 @@ def test_the_clock_counts_what_was_spent_before() -> None:
 
 @pytest.mark.parametrize("minutes", [0, -1, math.nan])
 def test_caps_that_make_no_sense_are_refused(minutes: float) -> None:
-    with pytest.raises(InputError, match=re.escape(f"max_minutes is {minutes}; allowed: above 0, or None")):
+    with pytest.raises(InputError, match=rf"max_minutes must be above 0.* None.* got {minutes}"):
         Clock(0.0, minutes)

@@ -26,30 +26,35 @@ def test_schedule_is_linear_then_a_cosine(steps: int, warmup: float) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ((10, 1.5, 1e-5, 1e-3), "warmup is 1.5; allowed: 0 to 1"),
-        ((10, 0.1, 0, 1e-3), "lowest_rate is 0 and highest_rate 0.001; allowed: 0 < lowest_rate <= highest_rate"),
-        ((10, 0.1, 1e-2, 1e-3), "lowest_rate is 0.01 and highest_rate 0.001"),
+        ((10, 1.5, 1e-5, 1e-3), "warmup .*0 to 1.* 1.5"),
+        ((10, 0.1, 0, 1e-3), "0 < lowest_rate <= highest_rate.* 0 .* 0.001"),
+        ((10, 0.1, 1e-2, 1e-3), "0 < lowest_rate <= highest_rate.* 0.01 .* 0.001"),
     ],
 )
 def test_schedules_that_make_no_sense_are_refused(settings: tuple, message: str) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(InputError, match=message):
         plans.schedule(*settings)
 
 
-@pytest.mark.parametrize("authors_keys", [False, True])
-def test_advice_on_the_queue_is_good_advice(authors_keys: bool) -> None:
+def sizes(queue_size: int, keys_per_sample: int) -> SimpleNamespace:
+    """Stands for a model, of which only these are looked at."""
+    return SimpleNamespace(queue_size=queue_size, keys_per_sample=keys_per_sample)
+
+
+@pytest.mark.parametrize("keys_per_sample", [1, 2])
+def test_advice_on_the_queue_is_good_advice(keys_per_sample: int) -> None:
     """Whatever hours, batch and queue: either accepted, and then right, or one piece of advice away from it."""
     random = np.random.default_rng(0)
     kinds = set()
     for _ in range(300):
         hours, batch_size, queue_size = (int(2 ** random.uniform(0, 12)) for _ in range(3))
-        model = SimpleNamespace(queue_size=queue_size, authors_keys=authors_keys)
+        model = sizes(queue_size, keys_per_sample)
         for _ in range(3):
             try:
                 plans.check_sizes(model, hours, batch_size, steps=1, report_every=1)
                 break
             except InputError as error:
-                batch = re.search(r"batch_size is \d+; allowed: 1 to (\d+)", str(error))
+                batch = re.search(r"batch_size must be 1 to (\d+)", str(error))
                 queue = re.search(r"(?:queue_size = |nearest: )(\d+)", str(error))
                 kinds.add(re.sub(r"\d+", "", str(error))[:40])
                 if batch:
@@ -63,10 +68,10 @@ def test_advice_on_the_queue_is_good_advice(authors_keys: bool) -> None:
             pytest.fail(f"{hours} hours: advice did not help")
         if batch_size:
             assert model.queue_size <= hours
-            assert model.queue_size % (batch_size * (1 if authors_keys else 2)) == 0
+            assert model.queue_size % (batch_size * keys_per_sample) == 0
     assert len(kinds) == 3
 
 
 def test_a_queue_that_suits_is_taken_as_it_is() -> None:
-    plans.check_sizes(SimpleNamespace(queue_size=65536, authors_keys=False), 992_732, 2048, 25_000, 250)
-    plans.check_sizes(SimpleNamespace(), 100, 100, 1, 1)  # a method without queue
+    plans.check_sizes(sizes(65536, 2), 992_732, 2048, 25_000, 250)
+    plans.check_sizes(sizes(0, 0), 100, 100, 1, 1)  # a method without queue

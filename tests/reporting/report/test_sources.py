@@ -14,7 +14,7 @@ from ncl_tf.data import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
-from ncl_tf.networks.heads import make_head
+from ncl_tf.networks.heads import Head
 from ncl_tf.paper import tables as paper
 from ncl_tf.paper.compare import Comparison
 from ncl_tf.reporting import figures
@@ -227,7 +227,7 @@ def test_what_runs_and_figures_hold_is_escaped(ward_cohort, tmp_path):
 def test_mimic_patients_are_scored(mimic_ward_cohort, tmp_path):
     cohort = Cohort(mimic_ward_cohort)
     encoder = Encoder(cohort.static_columns, filters=4, dilations=(1, 24))
-    classifier = Classifier(encoder, make_head("mlp", 2), 0, np.ones(2, np.float32))
+    classifier = Classifier(encoder, Head("mlp", 2), 0, np.ones(2, np.float32))
     classifier.build((None, 48, len(cohort.columns)))
     run = evaluated_run(tmp_path / "run", mimic_ward_cohort, dataset=cohort.name)
     settings = EVALUATION["settings"] | {"task": "decompensation"}

@@ -1,0 +1,157 @@
+"""Folders that a training writes into so that it can be resumed: a record, reports and checkpoints. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import math
+import os
+import pathlib
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ncl_tf import files
+from ncl_tf.errors import InputError
+from ncl_tf.runs.checkpoints import HasVariables, assign, named_variables
+from ncl_tf.runs.environment import environment
+
+KEPT_CHECKPOINTS = 2
+
+
+class TrainingFolder:
+    """A folder of one training: a record, a line in metrics.jsonl for each report, and checkpoints/step-N.npz.
+
+    Attributes:
+        record: what the record's file holds.
+        writes: whether this process writes into the folder; of several workers that train together, one does.
+        record_name: the record's file.
+        checkpoint_seconds: wall time from one checkpoint to the next, at least.
+        in_use: what to do where another process writes into the folder, for errors.
+    """
+
+    record_name = "run.json"
+    checkpoint_seconds = 0.0
+    in_use = "another process trains there; wait for it, or name another --run_dir"
+
+    def __init__(self, folder: str | pathlib.Path) -> None:
+        self.folder = pathlib.Path(folder)
+        self.record: dict[str, Any] = {"step": 0, "wall_seconds": 0.0}
+        self.writes = True
+        self._lock = None
+
+    def lock(self) -> None:
+        """Create the folder and lock it, until `close`; refuse one that another process has locked."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise InputError(f"{self.folder}: cannot write into this folder ({error.strerror})") from error
+        self._lock = weakref.finalize(self, os.close, handle)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._lock()
+            raise InputError(f"{self.folder}: {self.in_use}") from error
+        except OSError:  # some file systems lock no folders
+            pass
+
+    def close(self) -> None:
+        """Let other processes write into the folder."""
+        if self._lock:
+            self._lock()
+
+    def save(self, **values: Any) -> None:
+        """Write the record, with new values."""
+        self.record.update(values)
+        if self.writes:
+            files.write_json(self.folder / self.record_name, self.record)
+
+    def log(self, metrics: dict[str, float]) -> None:
+        """Add a line to metrics.jsonl."""
+        if not self.writes:
+            return
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics) + "\n")
+
+    def resume_from(self, step: int) -> None:
+        """Record from which step, and by which versions, the training is resumed; drop lines logged after that step."""
+        if step:
+            self.save(continued=[*self.record.get("continued", []), {"step": step, **environment()}])
+        path = self.folder / "metrics.jsonl"
+        if self.writes and path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+            files.write_text(path, "".join(whole))
+
+    def reports(self) -> list[dict[str, float]]:
+        """Return the lines of metrics.jsonl."""
+        path = self.folder / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    @property
+    def checkpoints(self) -> list[pathlib.Path]:
+        """Checkpoint files, oldest first."""
+        return sorted((self.folder / "checkpoints").glob("step-*.npz"))
+
+    @property
+    def kept_step(self) -> int:
+        """The step that the training resumes from when it is started again."""
+        kept = self.checkpoints
+        return int(kept[-1].stem.split("-")[1]) if kept else 0
+
+    def last_good(self) -> str:
+        """Return a sentence that names the newest checkpoint, for messages."""
+        kept = self.checkpoints
+        return f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
+
+    def checkpoint(self, step: int, *parts: HasVariables) -> None:
+        """Save every variable of the parts, all of which must be finite, and keep the last few checkpoints."""
+        values = {path: variable.numpy() for path, variable in named_variables(*parts).items()}
+        broken = [path for path, value in values.items() if not np.isfinite(value).all()]
+        if broken:
+            raise InputError(f"step {step}: {broken[0]} is not finite, so training stops. {self.last_good()}")
+        if not self.writes:
+            return
+        with (
+            files.atomic_path(self.folder / "checkpoints" / f"step-{step:08d}.npz") as partial,
+            partial.open("wb") as file,
+        ):
+            np.savez(file, **values)
+        for old in self.checkpoints[:-KEPT_CHECKPOINTS]:
+            old.unlink()
+
+    def restore(self, *parts: HasVariables) -> int:
+        """Set the parts' variables to the newest readable checkpoint; return its step, 0 if there is none."""
+        kept = self.checkpoints
+        for path in reversed(kept):
+            try:
+                content = path.read_bytes()
+            except OSError as error:  # of the disk or its permissions, which may pass
+                raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+            try:
+                with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+                    values = {name: archive[name] for name in archive.files}
+            except MemoryError:
+                raise
+            except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
+                if self.writes:
+                    path.rename(path.with_suffix(".damaged"))
+                earlier = "the one before" if path != kept[0] else "the beginning: there is no other"
+                print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
+                continue
+            assign(values, path, *parts)
+            return int(path.stem.split("-")[1])
+        return 0
+
+
+class Unsaved(TrainingFolder):
+    """Stands for the folder of a training that leaves no files and cannot be resumed."""
+
+    checkpoint_seconds = math.inf
+
+    def __init__(self) -> None:
+        super().__init__(os.devnull)
+        self.writes = False

@@ -1,0 +1,126 @@
+"""The loop behind every training: learn until the next report, report, checkpoint, and stop at the plan's or the clock's end."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import keras
+
+from ncl_tf.errors import InputError
+from ncl_tf.runs import TrainingFolder
+from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
+
+Report = dict[str, float]
+OnReport = Callable[[int, Report], None]  # takes the step and what was reported after it
+
+
+class Learner(Protocol):
+    """Takes a model's training steps; `learn` decides how many, and keeps what comes of them.
+
+    Attributes:
+        model: built.
+        optimizer: that trains it, built; its iterations count the steps.
+        hours: number of samples to learn from.
+    """
+
+    model: keras.Model
+    optimizer: keras.Optimizer
+    hours: int
+
+    def take_steps(self, step: int, count: int) -> Report:
+        """Take `count` steps, or fewer if the time is up, after `step` steps; validate, and return losses and metrics."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+    """How a training went.
+
+    Attributes:
+        step: after which it ended.
+        reports: of each epoch, or each few steps, oldest first.
+        best_epoch: the one whose weights the model has now, counted from 1; None without early stopping.
+        stopped_by_budget: whether the time was up before the plan's end.
+    """
+
+    step: int
+    reports: list[Report]
+    best_epoch: int | None = None
+    stopped_by_budget: bool = False
+
+    @property
+    def curve(self) -> list[Report]:
+        """Training and validation loss of each epoch."""
+        return [{name: report[name] for name in ("loss", "val_loss")} for report in self.reports]
+
+    @property
+    def result(self) -> Report:
+        """The report that the kept weights belong to: that of the best epoch, or the last one."""
+        if self.best_epoch is None:
+            return self.reports[-1]
+        return min(self.reports, key=lambda report: report["val_loss"])
+
+
+def learn(
+    folder: TrainingFolder,
+    learner: Learner,
+    plan: FixedSteps | EarlyStopping,
+    clock: Clock,
+    best: Best | None = None,
+    on_report: OnReport = lambda step, report: None,
+) -> FitResult:
+    """Train from where the model stands to the plan's or the clock's end.
+
+    Args:
+        folder: takes reports and checkpoints; what it holds has been restored.
+        learner: takes the steps.
+        plan: says when to report and when to end.
+        clock: caps the wall time; at least one step is taken.
+        best: keeps the best epoch's weights, which the model has at the end, where the plan chooses among epochs.
+        on_report: called with every report.
+    """
+    step, hours, reports = steps_taken(learner), learner.hours, folder.reports()
+    saved = -math.inf  # the first report is kept at once
+
+    def save() -> None:
+        folder.checkpoint(step, learner.model, learner.optimizer, *([best] if best else []))
+        folder.save(step=step, wall_seconds=clock.seconds)
+
+    while not (plan.over(step, hours, best) or (step and clock.over)):
+        report = learner.take_steps(step, plan.next_report(step, hours) - step)
+        epoch = {"epoch": plan.epoch(step, hours)} if best else {}
+        step, report = steps_taken(learner), report | epoch
+        if best:
+            _check_finite(report, learner, folder)
+            best.update(report["epoch"], report["val_loss"])
+        reports.append({"step": step, **report})
+        folder.log(reports[-1])
+        on_report(step, report)
+        if time.monotonic() - saved >= folder.checkpoint_seconds:
+            save()
+            saved = time.monotonic()
+    over = plan.over(step, hours, best)
+    if not best:
+        return FitResult(step, reports, stopped_by_budget=not over)
+    best.restore_best_weights()
+    if time.monotonic() - saved >= folder.checkpoint_seconds:
+        save()  # now with the weights that the training ends with
+    return FitResult(step, reports, int(best.epoch.numpy()), not over)
+
+
+def steps_taken(learner: Learner) -> int:
+    """Return how many steps the optimizer has taken."""
+    return int(learner.optimizer.iterations.numpy())
+
+
+def _check_finite(report: Report, learner: Learner, folder: TrainingFolder) -> None:
+    """Refuse losses that are not numbers: no epoch can be chosen by them, and no further step repairs them."""
+    losses = {name: report[name] for name in ("loss", "val_loss")}
+    if not all(map(math.isfinite, losses.values())):
+        found = ", ".join(f"{name} {value}" for name, value in losses.items())
+        rate = float(learner.optimizer.learning_rate)
+        raise InputError(
+            f"epoch {report['epoch']}: losses must be finite, got {found}; the learning rate, {rate:g}, may be too high. "
+            f"{folder.last_good()}"
+        )

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from ncl_tf import files
 from ncl_tf.errors import InputError
-from ncl_tf.runs.configuration import bindings, upgraded_evaluation
+from ncl_tf.runs.configuration import bindings, read_configuration, upgraded_evaluation
 
 
 class HasChecksum(Protocol):
@@ -91,6 +91,11 @@ class StoredRun:
         """The bindings of config.gin, name -> value as gin prints it; empty where there is none."""
         path = self.folder / "config.gin"
         return bindings(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    @property
+    def configuration(self) -> str:
+        """The text of config.gin, as today's gin configurables accept it."""
+        return read_configuration(self.folder / "config.gin")
 
     def setting(self, name: str) -> Any:
         """The value of a macro; None if the configuration has none of that name."""

@@ -17,6 +17,7 @@ from ncl_tf import runs
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
 from processes import ROOT, finish, start, wait_for
+from trainings import assert_same_bits, checkpoints, record, reports, state
 
 STEPS, REPORT_EVERY = 30, 10
 TINY = {
@@ -62,11 +63,6 @@ def start_worker(
     return start(command, env=os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
 
 
-def state(run_dir: pathlib.Path, step: int = STEPS) -> dict[str, np.ndarray]:
-    with np.load(run_dir / "checkpoints" / f"step-{step:08d}.npz") as archive:
-        return dict(archive)
-
-
 def assert_close(found: pathlib.Path, expected: pathlib.Path) -> None:
     """Weights, queue and optimizer, and what was reported."""
     one, other = state(expected), state(found)
@@ -74,12 +70,8 @@ def assert_close(found: pathlib.Path, expected: pathlib.Path) -> None:
     assert {"momentum_contrast/queue_keys", "momentum_contrast/queue_stay", "adam/iteration"} <= one.keys()
     for name, value in one.items():
         np.testing.assert_allclose(other[name], value, rtol=0, atol=1e-5, err_msg=name)
-    reports = [
-        [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        for folder in (expected, found)
-    ]
-    assert [report["step"] for report in reports[1]] == list(range(REPORT_EVERY, STEPS + 1, REPORT_EVERY))
-    for line, other_line in zip(*reports, strict=True):
+    assert [line["step"] for line in reports(found)] == list(range(REPORT_EVERY, STEPS + 1, REPORT_EVERY))
+    for line, other_line in zip(reports(expected), reports(found), strict=True):
         assert other_line == pytest.approx(line, rel=1e-4)
 
 
@@ -101,7 +93,7 @@ def train_on_two_workers(
     workers = [start_worker(python, index, ports, cohort, run_dir) for index in range(2)]
     if kill is None:
         return [finish(worker) for worker in workers]
-    wait_for(lambda: list(run_dir.glob("checkpoints/step-*.npz")), workers[0])
+    wait_for(lambda: checkpoints(run_dir), workers[0])
     workers[kill].send_signal(signal.SIGKILL)
     finish(workers[kill])
     return [finish(workers[1 - kill])]
@@ -129,13 +121,13 @@ def test_a_lost_worker_stops_the_other_and_both_resume_to_where_one_process_ends
     assert re.search(lost + r"Start all .* with the same commands: they resume from step [12]0$", err, re.MULTILINE), (
         err
     )
-    assert json.loads((run_dir / "run.json").read_text())["status"] == "started"
+    assert record(run_dir)["status"] == "started"
     results = train_on_two_workers(python, ward_cohort, run_dir)
     assert len(weights_at_the_end(results)) == 1
     assert re.search(r"from step [12]0\n", results[0][1])
     assert "2 replicas, 32 samples of each batch on each" in results[0][1]
     assert_close(run_dir, alone)
-    assert json.loads((run_dir / "run.json").read_text())["status"] == "finished"
+    assert record(run_dir)["status"] == "finished"
     assert (run_dir / "encoder/1/saved_model.pb").exists()
     assert not list(run_dir.rglob("*.partial"))
 
@@ -166,8 +158,7 @@ def test_without_its_chief_a_worker_stops_and_two_workers_end_with_the_same_bits
         for name in ("killed", "undisturbed")
     ]
     assert checksums[0] == checksums[1]
-    for name, value in state(tmp_path / "undisturbed").items():
-        assert state(tmp_path / "killed")[name].tobytes() == value.tobytes(), name
+    assert_same_bits(tmp_path / "undisturbed", tmp_path / "killed")
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ METHODS = {
 
 def train(method: str, name: str, gather=distribution.Alone, **macros) -> pathlib.Path:
     bound = METHODS[method] | macros
-    config.load([f"paper/physionet2019/{method}.gin"], [f"{name} = {value!r}" for name, value in bound.items()])
+    config.configure([f"paper/physionet2019/{method}.gin"], [f"{name} = {value!r}" for name, value in bound.items()])
     trainer.train(runs.Run(folder / name), gather, export=export_encoder)
     return folder / name
 

@@ -44,7 +44,7 @@ def params(method: str, data: pathlib.Path, **macros) -> list[str]:
 
 
 def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet2019/end_to_end", **macros) -> None:
-    config.load([f"paper/{method}.gin"], params(method, data, **macros))
+    config.configure([f"paper/{method}.gin"], params(method, data, **macros))
     with config.plain_errors():
         trainer.train(runs.Run(run_dir), export=export_encoder)
 
@@ -75,7 +75,7 @@ def test_the_best_epoch_is_chosen_kept_and_exported(finished: pathlib.Path, ward
     hours = len(data["train"].data)
     assert [line["step"] for line in lines] == [-(-epoch * hours // 256) for epoch in range(1, len(lines) + 1)]
 
-    config.load([str(finished / "config.gin")], [])
+    config.configure([str(finished / "config.gin")], [])
     model = config.method()(cohort=data, seed=1111, fast=False)
     model.build((None, 48, len(data.columns)))
     assert runs.Run(finished).restore(model) == found["step"] == lines[-1]["step"]

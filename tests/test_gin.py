@@ -86,7 +86,7 @@ def cohorts(ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> dict[
 def load(*files: str, **macros) -> dict:
     """Bindings of `train`, macros and references resolved."""
     params = {"cohort": "nowhere.h5", "fast": False, "jit_compile": False} | macros
-    config.load(files, [f"{name} = {value!r}" for name, value in params.items()])
+    config.configure(files, [f"{name} = {value!r}" for name, value in params.items()])
     return gin.get_bindings(trainer.train)
 
 

@@ -18,9 +18,6 @@ RUN_FILES = ("run.json", "metrics.jsonl", "config.gin", "plan.json")
 INTERFACES = {"read_stays", "draw_stays"}  # of modules that stand for one another, a source of data each
 DOCUMENTED = {"_fields", "_replace", "_asdict", "_exit"}  # public names of named tuples and of `os`
 FOREIGN = "keras|tensorflow|gin|ray|tcn"
-OPEN = {  # violations to be removed
-    "load",
-}
 
 
 @functools.cache
@@ -50,7 +47,7 @@ def test_modules_and_functions_are_short() -> None:
         for path, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)
         if node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION
     }
-    assert long - OPEN == set()
+    assert long == set()
 
 
 def test_a_public_name_exists_once() -> None:
@@ -59,7 +56,7 @@ def test_a_public_name_exists_once() -> None:
         for node in tree.body:
             if path.startswith("ncl_tf/") and isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_":
                 places[node.name].append(path)
-    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in INTERFACES | OPEN} == {}
+    assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in INTERFACES} == {}
 
 
 def test_only_the_run_store_names_its_files() -> None:
@@ -68,7 +65,7 @@ def test_only_the_run_store_names_its_files() -> None:
         for path, node in nodes(ast.Constant)
         if not path.startswith("ncl_tf/runs/") and str(node.value).rsplit("/")[-1] in RUN_FILES
     }
-    assert named - OPEN == set()
+    assert named == set()
 
 
 def private_names(tree: ast.Module) -> Iterator[str]:
@@ -95,7 +92,7 @@ def test_private_names_of_other_packages_are_used_in_one_file() -> None:
         if path != "ncl_tf/compat.py"
         for name in private_names(tree)
     }
-    assert used - OPEN == set()
+    assert used == set()
 
 
 @pytest.mark.parametrize(

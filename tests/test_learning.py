@@ -40,7 +40,7 @@ def test_quickstart_learns(seed, size, params, tmp_path):
     write_ward(size, seed=seed, output=tmp_path / "ward")
     stays, checksum = physionet2019.read_stays([tmp_path / "ward"])
     write_cohort(tmp_path / "ward.h5", PHYSIONET2019, stays, random_split(stays.ever_positive(), seed), checksum)
-    config.load(["gin/quickstart.gin"], [f"cohort = '{tmp_path}/ward.h5'", *params])
+    config.configure(["gin/quickstart.gin"], [f"cohort = '{tmp_path}/ward.h5'", *params])
     trainer.train(runs.Run(tmp_path / "run"), export=export_encoder)
 
     last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])

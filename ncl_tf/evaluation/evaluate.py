@@ -117,9 +117,9 @@ def load_run(
     """Load a finished run, its cohort (checked to be the same) and its model with the trained weights."""
     stored = StoredRun(folder)
     stored.require_finished()
-    config.load_again(stored.configuration, [])
+    config.configure_again(stored.configuration, [])
     trained = bindings(gin.config_str())
-    config.load_again(stored.configuration, gin_params)
+    config.configure_again(stored.configuration, gin_params)
     for name, value in bindings(gin.config_str()).items():
         if value != trained.get(name) and not name.startswith("protocol."):
             raise InputError(

@@ -26,7 +26,7 @@ def configured(gin_files: tuple[str, ...], gin_params: tuple[str, ...]) -> dict[
 
     from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training; both import TensorFlow
 
-    config.load(gin_files, ("cohort = ''", *gin_params))
+    config.configure(gin_files, ("cohort = ''", *gin_params))
     return bindings(gin.config_str())
 
 

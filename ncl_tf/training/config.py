@@ -29,7 +29,7 @@ def method() -> Callable[..., Method]:
     return gin.query_parameter("train.method").scoped_configurable_fn
 
 
-def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
+def configure(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     """Read gin files, then single bindings, and refuse what cannot be meant.
 
     Args:
@@ -53,7 +53,7 @@ def load(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     _check_used(gin_params, UsedSettings(bound))
 
 
-def load_again(configuration: str, gin_params: Sequence[str]) -> None:
+def configure_again(configuration: str, gin_params: Sequence[str]) -> None:
     """Read the text of a run's configuration, which was checked when the run began, then single bindings."""
     gin.clear_config()
     _parse(configuration, "the run's configuration")

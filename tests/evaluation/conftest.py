@@ -49,7 +49,7 @@ def trained(eager: None) -> Callable[..., pathlib.Path]:
         params = TINY | {"cohort": str(data)} | macros
         file = folder.with_suffix(".gin")  # which may hold what a method ignores
         file.write_text("".join(f"{name} = {value!r}\n" for name, value in params.items()))
-        config.load([f"paper/{method}.gin", str(file)], [])
+        config.configure([f"paper/{method}.gin", str(file)], [])
         trainer.train(runs.Run(folder), export=export_encoder)
         return folder
 

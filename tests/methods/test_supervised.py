@@ -20,7 +20,7 @@ def cohort(ward_cohort):
 
 
 def build(cohort, *params):
-    config.load(["gin/paper/physionet2019/end_to_end.gin"], [f"cohort = '{cohort.path}'", *params])
+    config.configure(["gin/paper/physionet2019/end_to_end.gin"], [f"cohort = '{cohort.path}'", *params])
     return config.method()(cohort=cohort, seed=1, fast=True)
 
 

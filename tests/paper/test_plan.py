@@ -118,7 +118,7 @@ def test_every_training_is_a_valid_configuration(name: str, cohorts: dict[str, s
         if job.needs is None:
             flags = [re.fullmatch(r"--(\w+)=(.*)", argument).groups() for argument in job.arguments]
             files, params = ([value for flag, value in flags if flag == kind] for kind in ("gin_file", "gin_param"))
-            config.load(files, params)
+            config.configure(files, params)
             assert config.macro("budget") == "smoke"
 
 

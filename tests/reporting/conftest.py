@@ -37,7 +37,7 @@ def trained_run(ward_cohort: pathlib.Path, made_once: Callable[..., pathlib.Path
         training = Plan(table, str(ward_cohort), "smoke", 1, gin_params=params, output=str(folder)).jobs()[0]
         flags = [tuple(argument.removeprefix("--").split("=", 1)) for argument in training.arguments]
         tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
-        config.load(*([value for name, value in flags if name == kind] for kind in ("gin_file", "gin_param")))
+        config.configure(*([value for name, value in flags if name == kind] for kind in ("gin_file", "gin_param")))
         trainer.train(runs.Run(training.run_dir), export=export_encoder)
         evaluate(training.run_dir, EvaluationSettings("sepsis", "mlp", split="val"))
         evaluate(training.run_dir, EvaluationSettings("sepsis", "mlp"), export=export_classifier)

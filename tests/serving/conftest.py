@@ -51,7 +51,7 @@ def export() -> Callable[..., Exported]:
 
     def export(cohort: pathlib.Path, run: pathlib.Path, **macros: object) -> Exported:
         params = {"cohort": str(cohort), "jit_compile": False, "max_epochs": 1, "train.highest_rate": 0.01} | macros
-        config.load(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+        config.configure(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
         trainer.train(runs.Run(run), export=export_encoder)
         evaluate.evaluate(
             run, evaluate.EvaluationSettings(), gin_params=("protocol.mlp_rate = 0.01",), export=export_classifier

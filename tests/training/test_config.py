@@ -25,7 +25,7 @@ def no_configuration_stays() -> Iterator[None]:
 
 def refusal(*files: str, params: tuple[str, ...] = ()) -> str:
     with pytest.raises(InputError) as error:
-        config.load(files, params)
+        config.configure(files, params)
     return str(error.value)
 
 
@@ -74,7 +74,7 @@ def test_unknown_and_missing_macros_are_told() -> None:
     assert refusal("paper/physionet2019/scl.gin", params=(COHORT, "window = 3")).startswith(
         "this configuration uses no macro 'window'; momentum_contrast uses alpha, batch_size, "
     )
-    config.load([CL], [COHORT, "train.steps = 3"])  # a binding in the place of a macro's leaves the macro without use
+    config.configure([CL], [COHORT, "train.steps = 3"])  # a binding in the place of a macro's leaves the macro without use
     assert refusal(CL) == "macro 'cohort' is not set; add --gin_param=\"cohort = 'path/to/file.h5'\""
     assert refusal("datasets/physionet2019.gin", "neighborhoods/n_w.gin", params=(COHORT, "window = 3")) == (
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
@@ -131,7 +131,7 @@ def test_a_setting_that_the_method_ignores_is_refused(file: str, param: str, use
     ],
 )
 def test_a_setting_that_has_an_effect_is_accepted_and_files_may_hold_any(file: str, param: str) -> None:
-    config.load([f"paper/physionet2019/{file}.gin", "budgets/laptop.gin", "authors_code.gin"], [COHORT, param])
+    config.configure([f"paper/physionet2019/{file}.gin", "budgets/laptop.gin", "authors_code.gin"], [COHORT, param])
 
 
 def test_every_configurable_of_the_project_is_known() -> None:
@@ -142,13 +142,13 @@ def test_every_configurable_of_the_project_is_known() -> None:
 
 def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_cohort: pathlib.Path) -> None:
     (tmp_path / "empty.gin").write_text("")
-    config.load([str(tmp_path / "empty.gin")], [])
+    config.configure([str(tmp_path / "empty.gin")], [])
     with pytest.raises(InputError, match="macro 'seed' is not set; name the file of a method"):
         config.macro("seed")
     message = "no 'cohort', 'method', .* for 'train'; name the file of a method first"
     with pytest.raises(InputError, match=message), config.plain_errors():
         trainer.train(None)
-    config.load(["datasets/physionet2019.gin"], [COHORT])
+    config.configure(["datasets/physionet2019.gin"], [COHORT])
     with pytest.raises(InputError, match="no 'neighborhood', 'alpha' for 'momentum_contrast'"), config.plain_errors():
         factories.momentum_contrast(Cohort(ward_cohort), 0, False)
 
@@ -156,7 +156,7 @@ def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_coh
 @pytest.mark.parametrize("neighborhood", ["SameLabel()", "Union(SameStayWithin(2), Intersection(SameLabel()))"])
 def test_labels_of_no_task_are_not_compared(neighborhood: str, ward_cohort: pathlib.Path) -> None:
     made = eval(neighborhood, vars(neighborhoods))
-    config.load([CL], [COHORT])
+    config.configure([CL], [COHORT])
     with pytest.raises(InputError, match="compares labels, and task is None; allowed: a task of the cohort, 'sepsis'"):
         factories.momentum_contrast(Cohort(ward_cohort), 0, False, neighborhood=made)
 
@@ -168,6 +168,6 @@ def test_files_are_found_here_before_in_the_projects_folder(
     (tmp_path / "datasets").mkdir()  # named like one of ours
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
-    config.load(["mine.gin"], [COHORT, "window = 3"])
+    config.configure(["mine.gin"], [COHORT, "window = 3"])
     assert (config.macro("alpha"), config.macro("window")) == (0.7, 3)
     assert capfd.readouterr().err == ""  # gin's own notes about places where it looked in vain

@@ -79,7 +79,7 @@ def assert_close(found: pathlib.Path, expected: pathlib.Path) -> None:
 def alone(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The run of one process on the joint batch."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
-    config.load(["paper/physionet2019/ncl_w.gin"], params(ward_cohort))
+    config.configure(["paper/physionet2019/ncl_w.gin"], params(ward_cohort))
     trainer.train(runs.Run(run_dir), export=export_encoder)
     gin.clear_config()
     return run_dir

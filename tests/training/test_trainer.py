@@ -52,7 +52,7 @@ def cohort(ward_cohort: pathlib.Path) -> pathlib.Path:
 
 def train(run_dir: pathlib.Path, data: pathlib.Path, method: str = "physionet2019/ncl_w", **macros) -> None:
     params = TINY | {"cohort": str(data)} | macros
-    config.load([f"paper/{method}.gin"], [f"{name} = {value!r}" for name, value in params.items()])
+    config.configure([f"paper/{method}.gin"], [f"{name} = {value!r}" for name, value in params.items()])
     with config.plain_errors():
         trainer.train(runs.Run(run_dir), export=export_encoder)
 
@@ -294,7 +294,7 @@ def test_bad_settings_are_refused_and_leave_no_traces(
 def test_references_that_are_none_are_refused(bindings, message, cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
     params = [f"{name} = {value!r}" for name, value in (TINY | {"cohort": str(cohort)}).items()]
     with pytest.raises(InputError) as error, config.plain_errors():
-        config.load(["paper/physionet2019/cl.gin"], [*params, *bindings])
+        config.configure(["paper/physionet2019/cl.gin"], [*params, *bindings])
         trainer.train(runs.Run(tmp_path / "run"), export=export_encoder)
     assert message in str(error.value)
     assert "In call to configurable" not in str(error.value)

@@ -127,7 +127,7 @@ def test_the_command_that_is_shown_makes_the_same_training(reported, text, ward_
     assert (
         "bin/train --gin_file=ncl_w-seed1111/config.gin --gin_param=&quot;cohort = &#x27;COHORT.h5&#x27;&quot;" in text
     )
-    config.load([str(reported.single / "config.gin")], [f"cohort = '{ward_cohort}'"])
+    config.configure([str(reported.single / "config.gin")], [f"cohort = '{ward_cohort}'"])
     assert bindings(gin.config_str()) == bindings((reported.single / "config.gin").read_text())
     gin.clear_config()
 

@@ -34,12 +34,12 @@ class Scores:
 
     @classmethod
     def joined(cls, parts: list["Scores"]) -> "Scores":
-        """One after the other."""
+        """Join several scores, one after the other."""
         return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
 
 
 def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
-    """Writes `folder`: a file per stay in the challenge's form, or one table predictions.csv or predictions.parquet."""
+    """Write `folder`: a file per stay in the challenge's form, or one table predictions.csv or predictions.parquet."""
     with files.atomic_folder(folder) as new:
         if form == "psv":
             write_psv(new, scores)
@@ -54,9 +54,9 @@ def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
 
 
 def write_psv(folder: pathlib.Path, scores: Scores) -> None:
-    """The challenge's form: one NAME.psv per stay, a row per hour, the probability of class 1 and whether it is an alarm."""
-    if scores.probabilities.shape[1] != 2:
-        raise InputError("the challenge's form, psv, is for binary tasks; choose csv or parquet")
+    """Write one NAME.psv per stay, a row per hour: the probability of class 1 and whether it is an alarm."""
+    if (classes := scores.probabilities.shape[1]) != 2:
+        raise InputError(f"the challenge's form, psv, must have 2 classes, got {classes}; choose csv or parquet")
     for name in scores.names:
         if pathlib.PurePath(name).name != name:
             raise InputError(f"stay '{name}' cannot name a file; choose csv or parquet")
@@ -67,7 +67,7 @@ def write_psv(folder: pathlib.Path, scores: Scores) -> None:
 
 
 def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:
-    """Every hour of the split: stay, hour, label (null where unlabelled) and the probability of each class."""
+    """Write every hour of the split: stay, hour, label (null where unlabelled) and the probability of each class."""
     columns = {
         "stay": np.repeat(split.stay_names, split.lengths),
         "hour": split.hour,
@@ -79,13 +79,13 @@ def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictio
 
 
 def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
-    """Refuses, before any work is done, what cannot be written in the challenge's form or would mix with other files."""
+    """Refuse, before any work is done, what cannot be written in the challenge's form or would mix with other files."""
     if task.kind != "binary":
         raise InputError(
-            f"--write_psv: the challenge's form is for binary tasks, and {task.name!r} has {task.classes} classes"
+            f"--write_psv: the task must be binary in the challenge's form, got {task.name!r} with {task.classes} classes"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is not an empty folder; name a new one for --write_psv")
+        raise InputError(f"{folder}: must be a new or empty folder for --write_psv")
     for stay in stays:
         if "/" in stay:
-            raise InputError(f"--write_psv: stay {stay!r} cannot name a file")
+            raise InputError(f"--write_psv: stay {stay!r} cannot name a file, as it has a /")

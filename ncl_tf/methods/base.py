@@ -1,4 +1,4 @@
-"""The contract of a method: it says how its loss comes from a batch, what it learns from and how long it is trained."""
+"""The contract of a method: how its loss is computed from a batch, what it learns from and how long it is trained."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """What a batch gives.
+    """What a method computes from a batch.
 
     Attributes:
         terms: named tuple of scalars, the loss first; metrics of the same names are reported.
-        samples: how many samples the terms are means of, where batches differ in size; None: all count alike.
-        state: for `Method.after_step`.
+        samples: how many samples the terms are means of, where batches differ in size; None: all batches count alike.
+        state: passed on to `Method.after_step`.
     """
 
     terms: tuple
@@ -32,12 +32,12 @@ class Step(NamedTuple):
 
 
 class Method(keras.Model):
-    """Base of all methods. A subclass writes `compute_step`; the base trains and validates with it.
+    """Base of all methods: a subclass writes `compute_step`, and the base trains and validates with it.
 
     Args:
-        encoder: f_e, what a training is for.
-        terms: the named tuple of scalars that `compute_step` gives; its fields name the metrics.
-        seed: of the order of samples, and of what else is random.
+        encoder: f_e, which is exported after training.
+        terms: the class of named tuples that `compute_step` returns; its fields name the metrics.
+        seed: of the order of samples and of everything else that is random.
         name: first part of the variables' paths.
 
     Attributes:
@@ -60,21 +60,21 @@ class Method(keras.Model):
         return self.encoder.history
 
     def compute_step(self, batch: Batch, training: bool) -> Step:
-        """The objective's terms of a batch."""
-        raise TypeError(f"{type(self).__name__} has to define compute_step")
+        """Compute the objective's terms of a batch."""
+        raise TypeError(f"{type(self).__name__} must define compute_step")
 
     def validation_step(self, batch: Batch) -> Step:
-        """The terms of held-out data, by default as in training; nothing changes."""
+        """Compute the terms of held-out data, by default as in training, without changing anything."""
         return self.compute_step(batch, training=False)
 
     def after_step(self, state: Any) -> None:
-        """What else moves once the optimizer has; by default nothing."""
+        """Update what else follows the optimizer's step, such as momentum networks; by default nothing."""
 
     def sample_rows(self, split: SplitData) -> np.ndarray | None:
-        """Rows of the split's table to learn from; None: every hour, labelled or not."""
+        """Return the rows of the split's table to learn from; None: every hour, labelled or not."""
 
     def describe(self, batch_size: int) -> list[str]:
-        """The settings, as lines for the screen."""
+        """Return the settings as lines for the screen."""
         return []
 
     @property
@@ -83,7 +83,7 @@ class Method(keras.Model):
         return list(self.terms.values())
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """One step of the optimizer on the loss."""
+        """Compute the loss of a batch and its gradients, and take one step of the optimizer."""
         with tf.GradientTape() as tape:
             step = self.compute_step(batch, training=True)
             loss = step.terms[0] / tf.distribute.get_strategy().num_replicas_in_sync  # Keras sums over replicas
@@ -93,11 +93,11 @@ class Method(keras.Model):
         return self.report(step)
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
-        """The same terms, on other data."""
+        """Compute the terms of a held-out batch."""
         return self.report(self.validation_step(batch))
 
     def report(self, step: Step) -> dict[str, tf.Tensor]:
-        """Takes a step's terms into the running means and returns these."""
+        """Add a step's terms to the running means and return these."""
         for name, value in step.terms._asdict().items():
             self.terms[name].update_state(value, sample_weight=step.samples)
         return {name: metric.result() for name, metric in self.terms.items()}

@@ -1,4 +1,4 @@
-"""End-to-End: encoder and head trained together on the labels; also the form of a fine-tuned or a scored model."""
+"""End-to-End: encoder and head trained together on the labels. Evaluations fine-tune and export the same class."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class CrossEntropy(NamedTuple):
-    """The objective: a scalar."""
+    """The objective's only term, a scalar."""
 
     loss: tf.Tensor
 
 
 class Classifier(Method):
-    """Head on encoder. Nothing is augmented or dropped: the encoder is called as for evaluation, also when it is trained.
+    """A head on an encoder. Nothing is augmented or dropped: the encoder is called as for evaluation, also in training.
 
     Args:
         encoder: f_e.
-        head: gives class probabilities.
+        head: maps representations to class probabilities.
         task: position of its label among a batch's labels.
         class_weights: [K] float32, in the loss.
         seed: of the order of samples.
-        early_stopping: how `bin/train` trains it; None: a form that something else trains or only scores.
+        early_stopping: how `bin/train` trains it; None: it is trained elsewhere, or only scored.
         training: the training split and the rows of it to learn from; None: all labelled rows of any split.
     """
 
@@ -52,7 +52,7 @@ class Classifier(Method):
         self.class_weights = tf.constant(class_weights, tf.float32)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Creates those variables that are not there yet, for windows of shape [batch, hours, columns]."""
+        """Create the variables that do not exist yet, for windows of shape [batch, hours, columns]."""
         if not self.encoder.built:
             self.encoder.build(input_shape)
         if not self.head.built:
@@ -60,17 +60,17 @@ class Classifier(Method):
         self.built = True
 
     def sample_rows(self, split: SplitData) -> np.ndarray:
-        """The labelled rows of a split; of the training split those to learn from."""
+        """Return the labelled rows of a split; of the training split those to learn from."""
         if self._training and split is self._training[0]:
             return self._training[1]
         return np.flatnonzero(split.classes[:, self.task] >= 0)
 
     def call(self, windows: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Class probabilities: [B, T, C] -> [B, K]."""
+        """Compute class probabilities: [B, T, C] -> [B, K]."""
         return self.head(self.encoder(windows), training=training)
 
     def compute_step(self, batch: Batch, training: bool) -> Step:
-        """Weighted cross-entropy, the mean over the samples."""
+        """Compute the weighted cross-entropy, - w_y log p_y, as a mean over the samples."""
 
         def mean(samples: tuple[tf.Tensor, tf.Tensor]) -> CrossEntropy:
             windows, classes = samples
@@ -81,7 +81,7 @@ class Classifier(Method):
         return Step(self.means(mean, samples, CrossEntropy, training), tf.shape(batch["label"])[0])
 
     def validation_step(self, batch: Batch) -> Step:
-        """The same loss, on the labelled hours of a stretch of other data: a batch of one, of `Windows.stretches`."""
+        """Compute the same loss on the labelled hours of a held-out stretch: a batch of one, of `Windows.stretches`."""
         classes = batch["label"][0, :, self.task]
         representations = self.encoder.stays(batch["rows"][0], batch["hour"][0])[self.encoder.history - 1 :]
         losses = cross_entropy(self.head(representations), tf.maximum(classes, 0), self.class_weights)

@@ -155,7 +155,7 @@ def test_every_task_of_the_cohort_from_one_encoder(
     likeliest = np.stack([found[f"probability_{k}"] for k in range(10)]).argmax(0)
     kappa = cohen_kappa_score(data.classes[labelled, 1], likeliest[labelled], weights="linear", labels=range(10))
     assert result["metrics"]["kappa"] == pytest.approx(kappa)
-    with pytest.raises(InputError, match="binary tasks, and 'length_of_stay' has 10 classes"):
+    with pytest.raises(InputError, match="binary.*'length_of_stay' with 10 classes"):
         evaluate(run_dir, EvaluationSettings("length_of_stay", "mlp"), psv=tmp_path / "psv")
     assert not (tmp_path / "psv").exists()
 
@@ -259,6 +259,6 @@ def test_psv_files_never_mix_with_others(end_to_end: pathlib.Path, tmp_path: pat
     (tmp_path / "psv").mkdir()
     (tmp_path / "psv" / "p000001.psv").write_text("mine")
     for folder in (tmp_path / "psv", tmp_path / "psv" / "p000001.psv"):
-        with pytest.raises(InputError, match="is not an empty folder; name a new one for --write_psv"):
+        with pytest.raises(InputError, match="new or empty folder for --write_psv"):
             evaluate(end_to_end, EvaluationSettings(), overwrite=True, psv=folder)
     assert (tmp_path / "psv" / "p000001.psv").read_text() == "mine"

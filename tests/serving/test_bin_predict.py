@@ -183,7 +183,7 @@ def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_co
     with pytest.raises(InputError, match="channels that the challenge's .psv files do not have: Height, Hours"):
         raw.read_raw([stays], Cohort(mimic_ward_cohort).preprocessor.dataset, "stay", None)
     bins = Scores(np.array(["a"]), np.array([1]), np.array([0]), np.full((1, 10), 0.1))
-    with pytest.raises(InputError, match="for binary tasks; choose csv or parquet"):
+    with pytest.raises(InputError, match="2 classes.*csv or parquet"):
         write(tmp_path / "out", bins, "psv")
     odd = Scores(np.array(["../a"]), np.array([1]), np.array([0]), np.full((1, 2), 0.5))
     with pytest.raises(InputError, match="stay '../a' cannot name a file"):

@@ -27,7 +27,7 @@ def binary_metrics(
     threshold: float = 0.5,
     utility: bool = False,
 ) -> dict[str, float]:
-    """Metrics of a binary task.
+    """Compute the metrics of a binary task.
 
     Args:
         probabilities: [H] of the positive class.
@@ -53,14 +53,14 @@ def binary_metrics(
     if lengths is not None:
         stay_of_hours(lengths, len(positive))
     elif utility:
-        raise InputError("lengths is None; the utility needs the hours of each stay, [stays]")
+        raise InputError("lengths must be the hours of each stay, [stays], for the utility, got None")
     if utility:
         metrics["utility"] = physionet.utility(called, positive, lengths)
     return {name: float(value) for name, value in metrics.items()}
 
 
 def _approximate_areas(probabilities: np.ndarray, positive: np.ndarray) -> dict[str, float]:
-    """Areas from the counts above each of 1000 evenly spaced thresholds.
+    """Compute areas from the counts above each of 1000 evenly spaced thresholds.
 
     Between thresholds true and false positives are interpolated linearly. Under ROC that makes trapezoids; under
     precision and recall (Davis and Goadrich, 2006), from TP_a of P_a called hours to TP_b of P_b, with
@@ -87,7 +87,7 @@ def _approximate_areas(probabilities: np.ndarray, positive: np.ndarray) -> dict[
 
 
 def multiclass_metrics(probabilities: np.ndarray, classes: np.ndarray) -> dict[str, float]:
-    """Metrics of a task with K ordered classes.
+    """Compute the metrics of a task with K ordered classes.
 
     Args:
         probabilities: [H, K].
@@ -102,7 +102,7 @@ def multiclass_metrics(probabilities: np.ndarray, classes: np.ndarray) -> dict[s
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 10) -> list[dict[str, float | int | None]]:
-    """Calibration: in each of `bins` equal intervals (low, high] of probability, what was predicted and what happened.
+    """Compare what was predicted and what happened in each of `bins` equal intervals (low, high] of probability.
 
     Args:
         probabilities: [H] of the positive class.
@@ -114,7 +114,7 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 10) -
         in a bin without hours.
     """
     if bins < 1:
-        raise InputError(f"bins is {bins}; allowed: 1 or more")
+        raise InputError(f"bins must be 1 or more, got {bins}")
     positive = check_labels(labels)
     probabilities = _check_probabilities(probabilities, positive.shape)
     edges = np.linspace(0, 1, bins + 1)
@@ -133,7 +133,7 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 10) -
 
 
 def bootstrap(metrics: StayMetrics, stays: int, resamples: int = 200, seed: int = 0) -> dict[str, list[float]]:
-    """95 % intervals (percentiles) of metrics over cohorts whose stays are drawn with replacement.
+    """Compute 95 % intervals (percentiles) of metrics over cohorts whose stays are drawn with replacement.
 
     Draws in which a metric is undefined (no positive hour, say) are repeated, so the intervals are those given that it
     is defined. At least every third draw or so is good: of n stays, a given one is missed with probability about 1/e.
@@ -148,7 +148,7 @@ def bootstrap(metrics: StayMetrics, stays: int, resamples: int = 200, seed: int 
         [low, high] for each metric.
     """
     if stays < 2 or resamples < 1:
-        raise InputError(f"{stays} stays and {resamples} resamples; allowed: at least 2 stays and 1 resample")
+        raise InputError(f"intervals must have at least 2 stays and 1 resample, got {stays} stays and {resamples} resamples")
     random = np.random.default_rng(seed)
     values = []
     while len(values) < resamples:
@@ -161,7 +161,7 @@ def bootstrap(metrics: StayMetrics, stays: int, resamples: int = 200, seed: int 
 def binary_by_stay(
     probabilities: np.ndarray, labels: np.ndarray, lengths: np.ndarray, threshold: float = 0.5, utility: bool = False
 ) -> StayMetrics:
-    """auroc, auprc, accuracy, brier, and utility if asked for, as functions of how often each stay occurs.
+    """Return auroc, auprc, accuracy, brier and, if wanted, utility as a function of how often each stay occurs.
 
     Scores are sorted once; a resample then costs one cumulative sum over the hours. Arguments as in `binary_metrics`.
     """
@@ -205,7 +205,7 @@ def binary_by_stay(
 
 
 def multiclass_by_stay(probabilities: np.ndarray, classes: np.ndarray, lengths: np.ndarray) -> StayMetrics:
-    """kappa and accuracy as functions of how often each stay occurs.
+    """Return kappa and accuracy as a function of how often each stay occurs.
 
     kappa = 1 - sum_ab |a - b| O_ab / sum_ab |a - b| E_ab, with the confusion matrix O [true, predicted] and E, what its
     margins would give by chance. Arguments as in `multiclass_metrics`; lengths: [S] hours of each stay.
@@ -230,48 +230,47 @@ def multiclass_by_stay(probabilities: np.ndarray, classes: np.ndarray, lengths: 
 
 
 def _check_binary(probabilities: np.ndarray, labels: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities as float64 [H] and labels as bool [H], both checked."""
+    """Return probabilities as float64 [H] and labels as bool [H], both checked."""
     positive = check_labels(labels)
     probabilities = _check_probabilities(probabilities, positive.shape)
     if not 0 <= threshold <= 1:
-        raise InputError(f"threshold is {threshold}; allowed: 0 to 1")
+        raise InputError(f"threshold must be 0 to 1, got {threshold}")
     missing = [str(label) for label, there in ((0, not positive.all()), (1, positive.any())) if not there]
     if missing:
         raise InputError(
-            f"none of the {len(positive)} hours has label {' or '.join(missing)}: AUROC and AUPRC are undefined; "
-            "allowed: hours of both classes"
+            f"hours must be of both classes for AUROC and AUPRC, got {len(positive)} hours without label "
+            f"{' or '.join(missing)}"
         )
     return probabilities, positive
 
 
 def _check_multiclass(probabilities: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Predicted classes [H], true classes [H] as int64 and K, after checking both arguments."""
+    """Return predicted classes [H], true classes [H] as int64 and K, after checking both arguments."""
     classes, count = np.asarray(classes), np.shape(probabilities)[-1] if np.ndim(probabilities) == 2 else 0
     if count < 2 or classes.ndim != 1:
         raise InputError(
-            f"probabilities have shape {np.shape(probabilities)}, classes {classes.shape}; "
-            "allowed: [hours, 2 or more classes] and [hours]"
+            "probabilities must be [hours, 2 or more classes] and classes [hours], got shapes "
+            f"{np.shape(probabilities)} and {classes.shape}"
         )
     probabilities = _check_probabilities(probabilities, (len(classes), count))
     bad = ~np.isin(classes, np.arange(count))
     if bad.any():
         row = int(np.argmax(bad))
-        raise InputError(f"class {classes[row]} in row {row}; allowed: 0 to {count - 1}, and no unlabelled hours")
+        raise InputError(f"row {row}: class must be 0 to {count - 1}, without unlabelled hours, got {classes[row]}")
     if len(np.unique(classes)) < 2:
         raise InputError(
-            f"the {len(classes)} hours are all of class {np.unique(classes)}: kappa is undefined; "
-            "allowed: hours of at least two classes"
+            f"hours must be of at least two classes for kappa, got {len(classes)} hours of class {np.unique(classes)}"
         )
     return probabilities.argmax(axis=1), classes.astype(np.int64), count
 
 
 def _check_probabilities(probabilities: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The probabilities as float64, after checking their shape and that they are probabilities."""
+    """Return the probabilities as float64, after checking their shape and that they are probabilities."""
     probabilities = np.asarray(probabilities, np.float64)
     if probabilities.shape != shape:
-        raise InputError(f"probabilities have shape {probabilities.shape}; allowed: {shape}, one per label")
+        raise InputError(f"probabilities must have shape {shape}, one per label, got {probabilities.shape}")
     bad = ~((probabilities >= 0) & (probabilities <= 1))  # also NaN
     if bad.any():
         row = int(np.argwhere(bad)[0][0])
-        raise InputError(f"probability {probabilities[bad][0]} in row {row}; allowed: 0 to 1")
+        raise InputError(f"row {row}: probability must be 0 to 1, got {probabilities[bad][0]}")
     return probabilities

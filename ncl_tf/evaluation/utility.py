@@ -18,7 +18,7 @@ TRUE_POSITIVE, FALSE_NEGATIVE, FALSE_POSITIVE = 1.0, -2.0, -0.05  # best, worst,
 
 
 def utility(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> float:
-    """Normalised utility, sum over stays (observed - inaction) / sum over stays (best - inaction).
+    """Compute the normalized utility, sum over stays (observed - inaction) / sum over stays (best - inaction).
 
     Args:
         alarms: [H] bool, whether each hour is alarmed.
@@ -30,16 +30,16 @@ def utility(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> floa
 
 
 def stay_utilities(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What `utility` sums up: each stay's observed - inaction [S] and best - inaction [S]; arguments as there."""
+    """Compute what `utility` sums: each stay's observed - inaction [S] and best - inaction [S]; arguments as there."""
     labels = check_labels(labels)
     alarms = np.asarray(alarms)
     if alarms.dtype != bool or alarms.shape != labels.shape:
         raise InputError(
-            f"alarms are {alarms.dtype} of shape {alarms.shape}; allowed: bool {labels.shape}, one per label "
-            "(for example probabilities > 0.5)"
+            f"alarms must be bool {labels.shape}, one per label (for example probabilities > 0.5), got {alarms.dtype} "
+            f"of shape {alarms.shape}"
         )
     if not labels.any():
-        raise InputError(f"no septic stay: all {len(labels)} labels are 0, and the utility is undefined without one")
+        raise InputError(f"a stay must be septic for the utility to be defined, got {len(labels)} labels of 0")
     alarm, silence, best = hourly_utilities(labels, lengths)
     stay, difference = stay_of_hours(lengths, len(labels)), alarm - silence
     gained, possible = (np.bincount(stay, difference * alarmed, len(lengths)) for alarmed in (alarms, best))
@@ -47,7 +47,7 @@ def stay_utilities(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) 
 
 
 def hourly_utilities(labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What an alarm and silence are worth in every hour.
+    """Compute what an alarm and silence are worth in every hour.
 
     With u = hours since the onset of sepsis (first positive hour + 6), minus infinity in a stay that is never septic:
 
@@ -80,28 +80,28 @@ def hourly_utilities(labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarra
 
 
 def stay_of_hours(lengths: np.ndarray, hours: int) -> np.ndarray:
-    """[H] int64: number of the stay that each of the stacked hours belongs to, after checking `lengths` [S]."""
+    """Return the number of the stay that each of the stacked hours belongs to, [H] int64, after checking `lengths` [S]."""
     lengths = np.asarray(lengths)
     if lengths.ndim != 1 or not np.issubdtype(lengths.dtype, np.integer):
-        raise InputError(f"lengths are {lengths.dtype} of shape {lengths.shape}; allowed: integers [stays]")
+        raise InputError(f"lengths must be integers [stays], got {lengths.dtype} of shape {lengths.shape}")
     if (lengths < 0).any():
         stay = int(np.argmax(lengths < 0))
-        raise InputError(f"length {lengths[stay]} of stay {stay}; allowed: 0 or more hours")
+        raise InputError(f"stay {stay}: length must be 0 or more hours, got {lengths[stay]}")
     if lengths.sum() != hours:
-        raise InputError(f"the lengths of {len(lengths)} stays sum to {lengths.sum()}; allowed: {hours}, one per label")
+        raise InputError(f"lengths must sum to {hours}, one hour per label, got {len(lengths)} stays with {lengths.sum()}")
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def check_labels(labels: np.ndarray) -> np.ndarray:
-    """The labels [H] as bool, after checking that they are 0 or 1."""
+    """Return the labels [H] as bool, after checking that they are 0 or 1."""
     labels = np.asarray(labels)
     if labels.ndim != 1:
-        raise InputError(f"labels have shape {labels.shape}; allowed: [hours]")
+        raise InputError(f"labels must be [hours], got shape {labels.shape}")
     bad = (labels != 0) & (labels != 1)
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"label {labels[row]} in row {row}, and {bad.sum()} such rows in all; allowed: 0 or 1 "
-            "(unlabelled hours, NaN or -1, cannot be scored)"
+            f"row {row}: label must be 0 or 1 (unlabelled hours, NaN or -1, cannot be scored), got {labels[row]}, and "
+            f"{bad.sum()} such rows in all"
         )
     return labels.astype(bool)

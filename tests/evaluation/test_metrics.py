@@ -291,15 +291,15 @@ GOOD = {"probabilities": np.array([0.1, 0.8, 0.4, 0.9]), "labels": np.array([0, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": np.zeros(4)}, "none of the 4 hours has label 1: AUROC and AUPRC are undefined"),
-        ({"labels": np.ones(4)}, "none of the 4 hours has label 0: AUROC and AUPRC are undefined"),
-        ({"labels": np.array([0, 1, np.nan, 1])}, "label nan in row 2"),
-        ({"probabilities": np.array([0, 0.5, 1.5, 1])}, "probability 1.5 in row 2; allowed: 0 to 1"),
-        ({"probabilities": np.array([0, -0.5, 1, 1])}, "probability -0.5 in row 1"),
-        ({"probabilities": np.array([0, 0.5, 1, np.nan])}, "probability nan in row 3"),
-        ({"probabilities": np.full((4, 2), 0.5)}, r"probabilities have shape \(4, 2\); allowed: \(4,\)"),
-        ({"lengths": np.array([1, 2])}, "sum to 3; allowed: 4"),
-        ({"threshold": 50}, "threshold is 50"),
+        ({"labels": np.zeros(4)}, "AUROC.* 4 hours without label 1"),
+        ({"labels": np.ones(4)}, "AUROC.* 4 hours without label 0"),
+        ({"labels": np.array([0, 1, np.nan, 1])}, "row 2: label .*got nan"),
+        ({"probabilities": np.array([0, 0.5, 1.5, 1])}, "row 2: probability .*0 to 1.* 1.5"),
+        ({"probabilities": np.array([0, -0.5, 1, 1])}, "row 1: probability .* -0.5"),
+        ({"probabilities": np.array([0, 0.5, 1, np.nan])}, "row 3: probability .* nan"),
+        ({"probabilities": np.full((4, 2), 0.5)}, r"probabilities .*\(4,\).* \(4, 2\)"),
+        ({"lengths": np.array([1, 2])}, "lengths .*4.* with 3"),
+        ({"threshold": 50}, "threshold .*0 to 1.* 50"),
     ],
 )
 def test_bad_binary_input(function, change, message):
@@ -309,9 +309,9 @@ def test_bad_binary_input(function, change, message):
 
 
 def test_bad_requests():
-    with pytest.raises(InputError, match="lengths is None"):
+    with pytest.raises(InputError, match="lengths .*None"):
         binary_metrics(GOOD["probabilities"], GOOD["labels"], utility=True)
-    with pytest.raises(InputError, match="bins is 0"):
+    with pytest.raises(InputError, match="bins .* 0"):
         reliability(GOOD["probabilities"], GOOD["labels"], bins=0)
     with pytest.raises(InputError, match="1 stays"):
         bootstrap(binary_by_stay(GOOD["probabilities"], GOOD["labels"], [4]), 1)
@@ -322,12 +322,12 @@ def test_bad_requests():
 @pytest.mark.parametrize(
     ("probabilities", "classes", "message"),
     [
-        (np.full((3, 4), 0.25), np.array([0, 4, 1]), "class 4 in row 1; allowed: 0 to 3"),
-        (np.full((3, 4), 0.25), np.array([0, 2, -1]), "class -1 in row 2"),
-        (np.full((3, 4), 0.25), np.array([2, 2, 2]), r"all of class \[2\]: kappa is undefined"),
-        (np.full((3, 4), 0.25), np.array([2, 1]), r"shape \(3, 4\); allowed: \(2, 4\)"),
-        (np.full(3, 0.25), np.array([2, 1, 0]), r"shape \(3,\)"),
-        (np.array([[0.5, 0.5], [0.2, np.nan]]), np.array([0, 1]), "probability nan in row 1"),
+        (np.full((3, 4), 0.25), np.array([0, 4, 1]), "row 1: class .*0 to 3.* 4"),
+        (np.full((3, 4), 0.25), np.array([0, 2, -1]), "row 2: class .* -1"),
+        (np.full((3, 4), 0.25), np.array([2, 2, 2]), r"kappa.* 3 hours of class \[2\]"),
+        (np.full((3, 4), 0.25), np.array([2, 1]), r"\(2, 4\).* \(3, 4\)"),
+        (np.full(3, 0.25), np.array([2, 1, 0]), r"\(3,\)"),
+        (np.array([[0.5, 0.5], [0.2, np.nan]]), np.array([0, 1]), "row 1: probability .* nan"),
     ],
 )
 def test_bad_multiclass_input(probabilities, classes, message):

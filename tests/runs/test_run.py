@@ -191,11 +191,11 @@ def test_the_record_tells_every_continuation_and_by_which_versions(tmp_path: pat
     assert "continued" not in json.loads((tmp_path / "run.json").read_text())
     run.resume_from(10)
     run.resume_from(30)
-    told = json.loads((tmp_path / "run.json").read_text())
-    assert [continuation["step"] for continuation in told["continued"]] == [10, 30]
-    for continuation in told["continued"]:
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert [continuation["step"] for continuation in record["continued"]] == [10, 30]
+    for continuation in record["continued"]:
         assert [continuation[name] for name in ("code_version", "versions", "machine")] == [
-            told[name] for name in ("code_version", "versions", "machine")
+            record[name] for name in ("code_version", "versions", "machine")
         ]
 
 
@@ -208,7 +208,7 @@ def test_a_checkpoint_holds_weights_and_optimizer_to_the_last_bit(tmp_path: path
     other = small_model(seed=1)
     assert run.restore(*parts(other)) == 1
     assert_same(values_of(other), values_of(model))
-    assert_same(values_of(train(other, 5)), values_of(train(model, 5)))  # they go on alike
+    assert_same(values_of(train(other, 5)), values_of(train(model, 5)))  # they continue alike
     assert int(model.optimizer.iterations) == 2
 
 
@@ -248,8 +248,8 @@ def test_damaged_checkpoints_are_told_and_the_one_before_is_taken(tmp_path: path
             assert "made by another model" in str(error)
             continue
         assert_same(values_of(other), {10: first, 20: second}[steps[-1]])  # 20: e.g. a flipped time stamp
-        told = "checkpoint step-00000020.npz is damaged (" in capsys.readouterr().out
-        assert told == newest.with_suffix(".damaged").exists() == (steps[-1] == 10)
+        reported = "checkpoint step-00000020.npz is damaged (" in capsys.readouterr().out
+        assert reported == newest.with_suffix(".damaged").exists() == (steps[-1] == 10)
         newest.with_suffix(".damaged").unlink(missing_ok=True)
     assert steps[:3] == [10, 10, 10]
     assert steps.count(10) > 30

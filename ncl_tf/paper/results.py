@@ -29,14 +29,7 @@ def collect(plan: Plan) -> None:
 
 
 def result(asked: PlannedEvaluation, source: pathlib.Path, run: StoredRun, simulated: bool) -> dict[str, Any]:
-    """Collect what is known about an evaluation and its training, without paths of this machine.
-
-    Args:
-        asked: the evaluation.
-        source: its JSON by bin/evaluate.
-        run: its run.
-        simulated: whether the patients are simulated.
-    """
+    """Collect what is known about an evaluation and its run, without paths of this machine, from the JSON of bin/evaluate."""
     evaluation = read_evaluation(source)
     return {
         "training": asked.training.name,

@@ -48,15 +48,9 @@ class Source:
     @functools.cached_property
     def comparisons(self) -> tuple[Comparison, ...]:
         """The tables of bin/reproduce that have a result."""
-        if self.output is None:
-            return ()
-        made = ((table, results.rows(self.output.results, table)) for table in map(tables.load_table, self.tables))
-        return tuple(Comparison(table, rows) for table, rows in made if rows)
-
-    @property
-    def tables(self) -> list[str]:
-        """Names of the tables that an output folder of bin/reproduce is for."""
-        return list(self.output.plan["tables"]) if self.output else []
+        made = map(tables.load_table, self.output.plan["tables"] if self.output else [])
+        found = ((table, results.rows(self.output.results, table)) for table in made)
+        return tuple(Comparison(table, rows) for table, rows in found if rows)
 
 
 class Sources:

@@ -13,20 +13,11 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from ncl_tf import files
 from ncl_tf.errors import InputError
 from ncl_tf.runs.configuration import bindings, read_configuration, upgraded_evaluation
-
-
-class HasChecksum(Protocol):
-    """A cohort, of which the store needs to know no more."""
-
-    checksum: str
-
-
-CohortType = TypeVar("CohortType", bound=HasChecksum)
 
 
 class MissingCohortError(InputError):
@@ -141,7 +132,7 @@ class StoredRun:
         """The exported classifiers by the names of their evaluations."""
         return {path.parent.name: path for path in sorted(self.folder.glob("evaluations/*/classifier"))}
 
-    def cohort(self, open_cohort: Callable[[pathlib.Path], CohortType], given: str | None = None) -> CohortType:
+    def cohort(self, open_cohort: Callable[[pathlib.Path], Any], given: str | None = None) -> Any:
         """Open the cohort that the run was trained on, and check that it is the same file.
 
         Args:

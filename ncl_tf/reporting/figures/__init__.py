@@ -2,11 +2,10 @@
 
 from ncl_tf.reporting import figures
 
-for figure in figures.make([pathlib.Path("runs/physionet2019_laptop")]):
+for figure in figures.make(figures.Sources([pathlib.Path("runs/physionet2019_laptop")])):
     figure.save(pathlib.Path("figures"))
 """
 
-import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 from ncl_tf.errors import InputError
@@ -29,38 +28,26 @@ DRAWN_BY: dict[str, Callable[[Sources], Figure]] = {
 }
 NAMES = tuple(DRAWN_BY)
 
-__all__ = ["NAMES", "Figure", "draw", "make"]
+__all__ = ["NAMES", "Figure", "Sources", "make"]
 
 
 def make(
-    folders: Sequence[pathlib.Path],
+    sources: Sources,
     names: Sequence[str] | None = None,
-    cohort: pathlib.Path | None = None,
     progress: Callable[[Sequence[str]], Iterable[str]] = lambda names: names,
     left_out: Callable[[str, str], None] = lambda name, needs: None,
 ) -> list[Figure]:
-    """Draw figures from folders.
+    """Draw figures.
 
     Args:
-        folders: run directories and output folders of bin/reproduce.
-        names: of the figures; None: every one for which the folders hold data.
-        cohort: the runs' cohort file, if it has moved; also where there are no runs.
+        sources: run directories, output folders of bin/reproduce and their cohorts.
+        names: the figures' names; None: every one for which the folders hold data.
         progress: wraps the names while they are drawn.
         left_out: called, if `names` is None, with each figure that cannot be drawn and what it needs.
     """
     for name in names or ():
         if name not in NAMES:
             raise InputError(f"the figure must be one of {', '.join(NAMES)}, got {name!r}")
-    return draw(Sources(folders, cohort), names, progress, left_out)
-
-
-def draw(
-    sources: Sources,
-    names: Sequence[str] | None = None,
-    progress: Callable[[Sequence[str]], Iterable[str]] = lambda names: names,
-    left_out: Callable[[str, str], None] = lambda name, needs: None,
-) -> list[Figure]:
-    """Draw figures from folders that have been read; arguments as of `make`."""
     figures = []
     for name in progress(NAMES if names is None else names):
         try:

@@ -29,23 +29,11 @@ def length_of_stay_bins(sources: Sources) -> Figure:
             classes = cohort[split].classes[:, position]
             hours = np.bincount(classes[classes >= 0], minlength=task.classes)
             share = hours / max(hours.sum(), 1)
-            ax.bar(
-                np.arange(task.classes) + 0.27 * (number - 1),
-                100 * share,
-                0.25,
-                color=COLORS[number],
-                label=SPLIT_TITLES[split],
-            )
+            places = np.arange(task.classes) + 0.27 * (number - 1)
+            ax.bar(places, 100 * share, 0.25, color=COLORS[number], label=SPLIT_TITLES[split])
+            facts = {"dataset": cohort.title, "cohort": cohort.checksum, "task": task.name, "split": split}
             rows += [
-                {
-                    "dataset": cohort.title,
-                    "cohort": cohort.checksum,
-                    "task": task.name,
-                    "split": split,
-                    "bin": name,
-                    "hours": int(count),
-                    "share": part,
-                }
+                facts | {"bin": name, "hours": int(count), "share": part}
                 for name, count, part in zip(names, hours, share, strict=True)
             ]
         unit = "remaining length of stay (days)" if _in_hours(task) else task.name.replace("_", " ")

@@ -56,16 +56,9 @@ def _terms(label: str, run: StoredRun) -> list[dict[str, Any]]:
         contrasts = "alignment" in report
         for split, (prefix, _) in CURVES.items():
             for term in [term for term in (TERM_TITLES if contrasts else ["loss"]) if prefix + term in report]:
-                rows.append(
-                    {
-                        "run": label,
-                        "seed": run.record["seed"],
-                        "term": term if contrasts else "other_loss",
-                        "split": split,
-                        "step": report["step"],
-                        "value": report[prefix + term] * (100 if term == "accuracy" else 1),
-                    }
-                )
+                facts = {"run": label, "seed": run.record["seed"], "split": split, "step": report["step"]}
+                value = report[prefix + term] * (100 if term == "accuracy" else 1)
+                rows.append(facts | {"term": term if contrasts else "other_loss", "value": value})
     return rows
 
 

@@ -26,7 +26,7 @@ OF_PATIENTS = ("tsne",)  # a point for every hour of some patients: only where t
 def write_page(sources: Sources, output: pathlib.Path) -> None:
     """Make the page from finished runs and reproduced tables, and write it atomically."""
     simulated = all(cohort and cohort.simulated for cohort in sources.cohorts.values())
-    drawn = figures.draw(
+    drawn = figures.make(
         sources, progress=lambda names: [name for name in names if simulated or name not in OF_PATIENTS]
     )
     files.write_text(output, build_page(sources, drawn, patient.monitors(sources)))

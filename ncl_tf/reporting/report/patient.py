@@ -122,12 +122,7 @@ def _channel(dataset: Dataset, name: str) -> dict[str, Any]:
     """Describe how the chart shows a vital sign."""
     title, step = VITALS[dataset.name][name]
     (unit,) = [channel.unit for channel in dataset.channels if channel.name == name]
-    return {
-        "title": title,
-        "unit": unit.replace("deg C", "°C"),
-        "step": step,
-        "decimals": int(step == 1),
-    }
+    return {"title": title, "unit": unit.replace("deg C", "°C"), "step": step, "decimals": int(step == 1)}
 
 
 def _numbers(values: np.ndarray, decimals: int) -> list[float | None]:

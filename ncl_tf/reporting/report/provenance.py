@@ -68,21 +68,10 @@ def _trainings(group: str, runs: Sequence[StoredRun]) -> str:
         record, checksum = run.record, escape(str(run.record["cohort_checksum"]))
         stopped = "yes" if record.get("stopped_by_budget") else "no"
         versions = [part["code_version"] for part in (record, *record.get("continued", []))]
-        cells = [
-            f"{record['step']:,}",
-            duration(record["wall_seconds"]),
-            stopped,
-            record["started"],
-            ", then ".join(dict.fromkeys(versions)),
-        ]
-        cells.append(f"{record['machine']['cores']} cores, {record['machine']['processor']}")
-        rows.append(
-            _row(
-                record["seed"],
-                cells,
-                f'<td><code title="{checksum}">{checksum}</code></td>',
-            )
-        )
+        cells = [f"{record['step']:,}", duration(record["wall_seconds"]), stopped, record["started"]]
+        cells += [", then ".join(dict.fromkeys(versions))]
+        cells += [f"{record['machine']['cores']} cores, {record['machine']['processor']}"]
+        rows.append(_row(record["seed"], cells, f'<td><code title="{checksum}">{checksum}</code></td>'))
     head = header(
         ["seed", "steps", "wall time", "stopped by budget", "started", "code", "machine", "SHA-256 of the cohort"]
     )

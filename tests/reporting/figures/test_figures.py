@@ -18,14 +18,18 @@ from ncl_tf.errors import InputError
 from ncl_tf.paper import results, tables
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.planned import planned_evaluations
-from ncl_tf.reporting.figures import NAMES, Figure, make
+from ncl_tf.reporting import figures
+from ncl_tf.reporting.figures import NAMES, Figure
 from ncl_tf.reporting.figures.evaluations import RECALLS, precisions
 from ncl_tf.reporting.figures.groups import evenly
 from ncl_tf.reporting.figures.representations import stay_distances
-from ncl_tf.reporting.sources import Sources
 
 SWEEPS = ("alpha_n_w", "alpha_n_y", "temperature_momentum", "window_alpha", "augmentations")
 SEEDS = tables.SEEDS[:2]
+
+
+def make(folders: list[pathlib.Path], names: list[str] | None = None, cohort: pathlib.Path | None = None, **options):
+    return figures.make(figures.Sources(folders, cohort), names, **options)
 
 
 def score(row: tables.TableRow, seed: int) -> float:
@@ -220,11 +224,11 @@ def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced: pathlib.Path
     made = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     places = ["laptop/runs/ncl_w-seed1111", "laptop/runs/ncl_w-seed2222", "paper/runs/ncl_w-seed3333", "paper/runs/cl"]
     folders = [shutil.copytree(made, tmp_path / place) for place in places]
-    labels = [run.label for run in Sources(folders).runs]
+    labels = [run.label for run in figures.Sources(folders).runs]
     assert labels == ["laptop/runs/ncl_w", "laptop/runs/ncl_w", "paper/runs/ncl_w", "cl"]
     (folders[1] / "run.json").write_text("{")
     with pytest.raises(InputError, match="ncl_w-seed2222/run.json: cannot be read as JSON"):
-        Sources(folders)
+        figures.Sources(folders)
 
 
 def test_bins_are_counted_by_hand(made: dict[str, Figure], mimic_ward_cohort: pathlib.Path) -> None:

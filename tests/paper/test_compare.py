@@ -22,21 +22,12 @@ VALUES = {  # method -> head -> auprc of each seed
 
 
 def results(values: dict = VALUES, stopped: str = "") -> list[dict]:
+    facts = {"task": "sepsis", "labels": 1.0, "budget": "laptop", "dataset": "physionet2019", "simulated": False}
+    changed = {"steps": "12000", "max_minutes": "20"}
     return [
-        {
-            "row": method,
-            "seed": tables.SEEDS[index],
-            "task": "sepsis",
-            "head": head,
-            "labels": 1.0,
-            "metrics": {"auprc": value, "auroc": 0.8, "utility": -0.05},
-            "stopped_by_budget": method == stopped,
-            "budget": "laptop",
-            "changed": {"steps": "12000", "max_minutes": "20"} if method == "cl" and index else {},
-            "dataset": "physionet2019",
-            "simulated": False,
-            "cohort_checksum": "abc",
-        }
+        {"row": method, "seed": tables.SEEDS[index], "head": head, "cohort_checksum": "abc", **facts}
+        | {"metrics": {"auprc": value, "auroc": 0.8, "utility": -0.05}, "stopped_by_budget": method == stopped}
+        | {"changed": changed if method == "cl" and index else {}}
         for method, heads in values.items()
         for head, seeds in heads.items()
         for index, value in enumerate(seeds)
@@ -176,16 +167,15 @@ def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "physionet2019_laptop" / "cl-seed1111" / "sepsis-mlp.json"
     config = settings.configured(("gin/paper/physionet2019/cl.gin", "gin/budgets/laptop.gin"), ())
     path.parent.mkdir(parents=True)
+    run = {"budget": "laptop", "dataset": "physionet2019", "cohort_checksum": "abc", "wall_seconds": 2.0}
     result = {
         "metrics": {"auprc": 0.09, "auroc": 0.8, "utility": 0.3},
         "intervals": {},
-        "protocol": {"patience": 20, "max_epochs": 1000},
-        "best_epoch": 980,
-        "stopped_by_budget": False,
-        "run": {"budget": "laptop", "dataset": "physionet2019", "cohort_checksum": "abc", "wall_seconds": 2.0},
+        "run": run,
         "wall_seconds": 1.0,
-        "config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"},
     }
+    result |= {"protocol": {"patience": 20, "max_epochs": 1000}, "best_epoch": 980, "stopped_by_budget": False}
+    result |= {"config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"}}
     path.write_text(json.dumps(result))
     built = readme.build_readme(block, tmp_path)
     assert "| CL | 1 | **9.0** (9.5 ± 0.4, -0.5) | **80.0** (80.2 ± 0.4, -0.2) | **30.0** (29.7 ± 1.0, +0.3) |" in built

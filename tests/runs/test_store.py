@@ -42,10 +42,7 @@ def test_renamed_bindings_macros_and_references(monkeypatch: pytest.MonkeyPatch,
 def test_evaluations_of_earlier_versions(key: str, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "sepsis-mlp.json"
     path.write_text(json.dumps({key: {"task": "sepsis"}, "config": {"alpha": "0.5"}}))
-    assert read_evaluation(path) == {
-        "settings": {"task": "sepsis"},
-        "config": {"alpha": "0.5", **configuration.ADDED},
-    }
+    assert read_evaluation(path) == {"settings": {"task": "sepsis"}, "config": {"alpha": "0.5", **configuration.ADDED}}
     with pytest.raises(
         InputError, match=r"sepsis-mlp.json.*bin/reproduce.* best_epoch, intervals, metrics, protocol, run"
     ):

@@ -15,16 +15,7 @@ from threadpoolctl import threadpool_limits
 
 import ncl_tf
 from ncl_tf.data.cohort import Cohort, SplitData
-from ncl_tf.reporting.figures.figure import (
-    COLORS,
-    GRAY,
-    Canvas,
-    Figure,
-    line_with_band,
-    listed,
-    new_canvas,
-    over_seeds,
-)
+from ncl_tf.reporting.figures.figure import COLORS, GRAY, Canvas, Figure, line_with_band, listed, new_canvas, over_seeds
 from ncl_tf.reporting.figures.groups import by_alpha, by_label, evenly, facts, left_out
 from ncl_tf.reporting.sources import MissingInputError, Sources
 from ncl_tf.runs import StoredRun

@@ -227,7 +227,7 @@ def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced: pathlib.Path
     labels = [run.label for run in figures.Sources(folders).runs]
     assert labels == ["laptop/runs/ncl_w", "laptop/runs/ncl_w", "paper/runs/ncl_w", "cl"]
     (folders[1] / "run.json").write_text("{")
-    with pytest.raises(InputError, match="ncl_w-seed2222/run.json: cannot be read as JSON"):
+    with pytest.raises(InputError, match="ncl_w-seed2222/run.json: "):
         figures.Sources(folders)
 
 
@@ -302,12 +302,7 @@ def test_bad_requests(
     for folders, names, cohort, message in [
         ([run_dir], ["alpha"], None, "figure must be one of alpha_n_w, "),
         ([tmp_path / "gone"], None, None, "gone: no such folder"),
-        (
-            [tmp_path / "letters"],
-            None,
-            None,
-            "letters: must be a run directory",
-        ),
+        ([tmp_path / "letters"], None, None, "letters: must be a run directory"),
         (
             [run_dir],
             ["alpha_n_w"],

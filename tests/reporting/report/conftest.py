@@ -52,11 +52,7 @@ class Browser:
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         flags += ["--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "--hide-scrollbars", "about:blank"]
         self.process = subprocess.Popen(
-            [program(), *flags],
-            preexec_fn=place,
-            pass_fds=(3, 4),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [program(), *flags], preexec_fn=place, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         os.close(their_in), os.close(their_out)
         self._buffer, self._number, self._session = b"", 0, None

@@ -23,24 +23,14 @@ from ncl_tf.reporting.sources import Sources
 from ncl_tf.runs import environment
 from ncl_tf.serving.export import export_classifier
 
+SETTINGS = {"task": "sepsis", "head": "mlp", "features": "representation", "fine_tune": False, "labels": 1}
 EVALUATION = {
     "name": "sepsis-mlp",
-    "settings": {
-        "task": "sepsis",
-        "head": "mlp",
-        "features": "representation",
-        "fine_tune": False,
-        "labels": 1,
-        "label_seed": 0,
-        "split": "test",
-    },
+    "settings": SETTINGS | {"label_seed": 0, "split": "test"},
     "metrics": {"auprc": 0.09},
     "intervals": {"auprc": [0.08, 0.1]},
     "protocol": {"patience": 20, "max_epochs": 1000},
-    "best_epoch": 3,
-    "stopped_by_budget": False,
-    "wall_seconds": 2.0,
-    "config": {},
+    **{"best_epoch": 3, "stopped_by_budget": False, "wall_seconds": 2.0, "config": {}},
 }
 
 

@@ -16,12 +16,14 @@ import gin
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
+from ncl_tf.runs.configuration import read_configuration
 from ncl_tf.training import factories  # noqa: F401 - configurations bind them
 from ncl_tf.training.used_settings import CONFIGURABLES, UsedSettings
 
 EXAMPLE = "--gin_file=gin/quickstart.gin"
 GIN_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "gin"
 SEARCH_PATH = (GIN_FOLDER, GIN_FOLDER.parent)
+PRINTED = "# Macros:"  # how a configuration begins that gin has printed, such as that in a run directory
 
 
 def method() -> Callable[..., Method]:
@@ -40,8 +42,7 @@ def configure(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     gin.clear_config()
     used = set()
     for file in gin_files:
-        _read(file)
-        used |= _macros()[1]
+        used |= _read(file)
     _bind(gin_params)
     _check_macros(used)
     bound = bindings(gin.config_str())
@@ -60,7 +61,7 @@ def configure_again(configuration: str, gin_params: Sequence[str]) -> None:
     _bind(gin_params)
 
 
-def _read(file: str, includes: str = "") -> None:
+def _read(file: str, includes: str = "") -> set[str]:
     """Parse a gin file and, in the place of its include statements, the files that they name.
 
     gin's own include looks into Python packages, too, and fails where a folder of the user's is named like one of ours.
@@ -68,6 +69,10 @@ def _read(file: str, includes: str = "") -> None:
     Args:
         file: path, relative to the working folder or to the project's.
         includes: the file with the include statement, if any, for messages.
+
+    Returns:
+        The macros that are used so far; of the configuration in a run directory, which was checked when the run began,
+        also those that a binding of the run has taken the place of.
     """
     path = next((found for place in ("", *SEARCH_PATH) if (found := pathlib.Path(place, file)).is_file()), None)
     if path is None:
@@ -77,6 +82,9 @@ def _read(file: str, includes: str = "") -> None:
         lines = path.read_text(encoding="utf-8").splitlines()
     except ValueError as error:
         raise InputError(f"{file}: must be a gin file, which is text, got {error}") from error
+    if lines[:1] == [PRINTED]:
+        _parse(read_configuration(path), file)
+        return set.union(*_macros())
     first = 0
     for number, line in enumerate([*lines, "include ''"]):
         if included := re.match(r"""include\s+(['"])(.*)\1\s*(#.*)?$""", line):
@@ -86,6 +94,7 @@ def _read(file: str, includes: str = "") -> None:
             first = number + 1
             if number < len(lines):
                 _read(included[2], file)
+    return _macros()[1]
 
 
 def _bind(gin_params: Sequence[str]) -> None:

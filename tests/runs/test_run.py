@@ -109,7 +109,7 @@ def test_another_configuration_is_refused_and_every_difference_named(tmp_path: p
     assert str(error.value).startswith(f"{tmp_path / 'run'}: holds a run with another configuration; ")
     assert [" ".join(line.split()) for line in str(error.value).splitlines()[1:]] == [
         "alpha = 0.5 (the run has 0.4)",
-        "encoder.dilations = (1, 2, 4) (the run has (1, 2))",
+        "dilations = (1, 2, 4) (the run has (1, 2))",
         "encoder.size = 3 (the run has not set)",
         "steps = not set (the run has 20)",
         "cohort_checksum: beef (the run has c0ffee)",
@@ -122,8 +122,8 @@ def test_bindings_are_read_back_whole() -> None:
         "alpha": "0.4",
         "cohort": LONG,
         "steps": "20",
-        "encoder.dilations": "(1, 2)",
         **ADDED,
+        "dilations": "(1, 2)",
     }
 
 

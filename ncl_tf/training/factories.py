@@ -1,6 +1,6 @@
-"""What configurations can name: factories of networks and methods, neighbourhoods, and how representations are judged.
+"""What configurations can name: factories of networks and methods, neighborhoods, and the evaluation protocol.
 
-Losses, layers and neighbourhoods know nothing of gin; the factories here do. A neighbourhood of your own becomes
+Losses, layers and neighborhoods know nothing of gin; the factories here do. A neighborhood of your own becomes
 configurable with `gin.external_configurable(MyNeighborhood)` in a module that `bin/train --import=my_module` imports.
 """
 
@@ -32,8 +32,8 @@ from ncl_tf.training.protocol import Protocol, labelled_training, limited_batch
 
 
 def typed(function: Callable) -> Callable:
-    """Checks arguments that are annotated with a plain type or a sequence, and that none is missing: gin passes on whatever a
-    file says.
+    """Check arguments that are annotated with a plain type or a sequence, and that none is missing: gin passes on whatever a
+    file contains.
     """
     signature = inspect.signature(function)
 
@@ -46,13 +46,13 @@ def typed(function: Callable) -> Callable:
         for name, value in arguments.items():
             allowed = signature.parameters[name].annotation
             if get_origin(allowed) is Sequence and not isinstance(value, list | tuple):
-                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: a list")
+                raise InputError(f"{function.__name__}.{name} must be a list, got {value!r}")
             if allowed not in (bool, int, float, str, float | None, str | None):
                 continue
             accepted = allowed | int if allowed in (float, float | None) else allowed
             if not isinstance(value, accepted) or (isinstance(value, bool) and allowed is not bool):
                 wanted = getattr(allowed, "__name__", allowed)
-                raise InputError(f"{function.__name__}.{name} is {value!r}; allowed: {wanted}")
+                raise InputError(f"{function.__name__}.{name} must be {wanted}, got {value!r}")
         return function(*args, **kwargs)
 
     checked.__signature__ = signature  # where gin looks for defaults
@@ -66,14 +66,14 @@ for _neighborhood in (neighborhoods.SameStayWithin, neighborhoods.SameLabel, nei
 @gin.configurable("Intersection", module="neighborhoods")
 @typed
 def intersection(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Intersection:
-    """Member of all of them."""
+    """Make the neighborhood of the members of all of these neighborhoods."""
     return neighborhoods.Intersection(*neighborhoods_)
 
 
 @gin.configurable("Union", module="neighborhoods")
 @typed
 def union(neighborhoods_: Sequence[Neighborhood]) -> neighborhoods.Union:
-    """Member of any of them."""
+    """Make the neighborhood of the members of any of these neighborhoods."""
     return neighborhoods.Union(*neighborhoods_)
 
 
@@ -112,7 +112,7 @@ def augmentation(
     }
     for layer in layers:
         if layer not in known:
-            raise InputError(f"augmentation.layers names {layer!r}; allowed: {', '.join(known)}")
+            raise InputError(f"augmentation.layers must be of {', '.join(known)}, got {layer!r}")
     if augment_static not in ("dropout", "channels"):
         raise InputError(f"augmentation.augment_static must be 'dropout' or 'channels', got {augment_static!r}")
     apart = static_columns if augment_static == "dropout" else 0
@@ -140,7 +140,9 @@ def momentum_contrast(
     neighborhoods.check(neighborhood)
     if task is None and compares_labels(neighborhood):
         tasks = ", ".join(repr(declared.name) for declared in cohort.tasks)
-        raise InputError(f"{neighborhood} compares labels, and task is None; allowed: a task of the cohort, {tasks}")
+        raise InputError(
+            f"task must be one of the cohort, {tasks}, for {neighborhood}, which compares labels, got None"
+        )
     keras.utils.set_random_seed(seed)
     static = cohort.static_columns
     _, objective = fast_or_readable(fast)
@@ -222,7 +224,7 @@ def protocol(
     max_epochs: int = 1000,
     max_minutes: float | None = None,
 ) -> Protocol:
-    """How representations are judged; see `ncl_tf.training.protocol.Protocol`."""
+    """Make the protocol by which representations are evaluated; see `ncl_tf.training.protocol.Protocol`."""
     rates = {"linear": linear_rate, "mlp": mlp_rate}
     return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs, max_minutes)
 

@@ -122,7 +122,7 @@ def test_what_a_shared_folder_shows_late_is_waited_for(tmp_path: pathlib.Path, l
     assert executors.run_all([ended], local, lambda *_: None) == {"late": ""}
 
 
-def test_a_killed_job_is_told_so(tmp_path: pathlib.Path, local: executors.Local) -> None:
+def test_the_signal_that_killed_a_job_is_reported(tmp_path: pathlib.Path, local: executors.Local) -> None:
     suicidal = job(tmp_path, "suicidal")
     script = tmp_path / "suicidal.py"
     script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")

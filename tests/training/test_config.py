@@ -1,4 +1,4 @@
-"""Reading configurations: what is not right is told, with the nearest name that is."""
+"""Reading configurations: what is refused, with the nearest name that is known; and which settings a method uses."""
 
 import pathlib
 import re
@@ -12,6 +12,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.objective import neighborhoods
 from ncl_tf.training import config, factories, trainer
 from ncl_tf.training.used_settings import CONFIGURABLES
+from refusals import refused
 
 CL = "paper/physionet2019/cl.gin"
 COHORT = "cohort = 'nowhere.h5'"
@@ -51,7 +52,7 @@ def refusal(*files: str, params: tuple[str, ...] = ()) -> str:
         ("train.method = @momentum_contras", "No configurable matching reference '@momentum_contras'. Did you mean"),
     ],
 )
-def test_malformed_files_and_unknown_bindings_are_told(text: str, message: str, tmp_path: pathlib.Path) -> None:
+def test_malformed_files_and_unknown_bindings_are_refused(text: str, message: str, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "mine.gin"
     file.write_text(text + "\n")
     assert refusal(CL, str(file)).startswith(f"{file}: {message}")
@@ -59,7 +60,7 @@ def test_malformed_files_and_unknown_bindings_are_told(text: str, message: str, 
         assert refusal(CL, params=(text,)).startswith(f"--gin_param={text!r}: {message.split('(')[0]}")
 
 
-def test_files_that_are_not_there_or_not_text_are_told(tmp_path: pathlib.Path) -> None:
+def test_files_that_are_not_there_or_not_text_are_refused(tmp_path: pathlib.Path) -> None:
     assert refusal("no_such.gin") == "no_such.gin: no such gin file, neither here nor in gin/"
     assert refusal("gin/paper/physionet2019/nclw.gin").endswith(". Did you mean 'gin/paper/physionet2019/ncl_w.gin'?")
     assert refusal(str(tmp_path)).startswith(f"{tmp_path}: no such gin file")
@@ -67,7 +68,7 @@ def test_files_that_are_not_there_or_not_text_are_told(tmp_path: pathlib.Path) -
     assert refusal(str(tmp_path / "cohort.h5")).startswith(f"{tmp_path / 'cohort.h5'}: ")
 
 
-def test_unknown_and_missing_macros_are_told() -> None:
+def test_unknown_and_missing_macros_are_refused() -> None:
     assert refusal(CL, params=(COHORT, "alhpa = 1")) == (
         "this configuration uses no macro 'alhpa'; did you mean 'alpha'?"
     )
@@ -140,7 +141,7 @@ def test_every_configurable_of_the_project_is_known() -> None:
     assert named - {"intersection", "union"} <= CONFIGURABLES  # configured as Intersection and Union
 
 
-def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_cohort: pathlib.Path) -> None:
+def test_a_configuration_without_method_is_refused(tmp_path: pathlib.Path, ward_cohort: pathlib.Path) -> None:
     (tmp_path / "empty.gin").write_text("")
     config.configure([str(tmp_path / "empty.gin")], [])
     with pytest.raises(InputError, match="macro 'seed' is not set; name the file of a method"):
@@ -157,7 +158,7 @@ def test_a_configuration_without_method_is_told(tmp_path: pathlib.Path, ward_coh
 def test_labels_of_no_task_are_not_compared(neighborhood: str, ward_cohort: pathlib.Path) -> None:
     made = eval(neighborhood, vars(neighborhoods))
     config.configure([CL], [COHORT])
-    with pytest.raises(InputError, match="compares labels, and task is None; allowed: a task of the cohort, 'sepsis'"):
+    with refused("task", "one of the cohort, 'sepsis'", "compares labels", "got None"):
         factories.momentum_contrast(Cohort(ward_cohort), 0, False, neighborhood=made)
 
 

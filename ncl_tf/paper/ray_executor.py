@@ -5,8 +5,9 @@ import math
 import os
 import pathlib
 import socket
+import sys
+from typing import Any
 
-import ncl_tf
 from ncl_tf.errors import InputError
 from ncl_tf.paper import jobs
 
@@ -50,9 +51,9 @@ class Ray:
             hint = "`ray start --head` starts a cluster" if address == "auto" else "`ray status` shows its address"
             raise InputError(f"--ray_address={address}: {str(error).splitlines()[0]}; {hint}") from error
         self.parallel = self._fitting(gpus_per_job)
-        ray.cloudpickle.register_pickle_by_value(ncl_tf)  # workers need not find the package
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers need not find this module
         options = {"num_cpus": self._threads, "num_gpus": gpus_per_job, "max_retries": RETRIES}
-        self._execute = ray.remote(**options)(jobs.execute)
+        self._execute = ray.remote(**options)(execute_elsewhere)
 
     def _fitting(self, gpus: float) -> int:
         """Return how many jobs fit into the cluster; refuse requests that no machine can meet: Ray would wait in silence."""
@@ -71,11 +72,28 @@ class Ray:
 
     def submit(self, job: jobs.Job) -> concurrent.futures.Future:
         """Queue a job; the future holds its exit code. After a worker's death Ray starts it again, and it resumes."""
-        return self._execute.remote(job, self._threads).future()
+        return self._execute.remote(str(jobs.ROOT), vars(job), self._threads).future()
 
     def close(self) -> None:
         """Leave the cluster; what is still running is stopped."""
         self._ray.shutdown()
+
+
+def execute_elsewhere(project: str, job: dict[str, Any], threads: int) -> int:
+    """Run a job in a process that need not find the project; it stands for itself, since it is sent there as code.
+
+    Args:
+        project: the project's folder.
+        job: the attributes of a `Job`.
+        threads: see `ncl_tf.paper.jobs.execute`, as for the exit code that is returned.
+    """
+    import sys
+
+    if project not in sys.path:
+        sys.path.insert(0, project)
+    from ncl_tf.paper.jobs import Job, execute
+
+    return execute(Job(**job), threads)
 
 
 def running_address() -> str:

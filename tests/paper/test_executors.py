@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import grpc
 import pytest
+from ray import cloudpickle
 
 from ncl_tf.errors import InputError
 from ncl_tf.paper import executors, ray_executor
@@ -163,6 +164,19 @@ def test_bad_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -
         threading.Thread(target=web.serve_forever, daemon=True).start()
         assert "does not answer as Ray" in refusal(Ray, f"127.0.0.1:{web.server_port}")
         web.shutdown()
+
+
+def test_a_worker_of_ray_need_not_find_the_project(tmp_path: pathlib.Path) -> None:
+    small = job(tmp_path, "small")
+    cloudpickle.register_pickle_by_value(ray_executor)  # as Ray is told to
+    sent = cloudpickle.dumps((ray_executor.execute_elsewhere, (str(ROOT), vars(small), 1)))
+    cloudpickle.unregister_pickle_by_value(ray_executor)
+    code = "import importlib.util, pickle, sys; assert importlib.util.find_spec('ncl_tf') is None; "
+    code += "function, arguments = pickle.load(sys.stdin.buffer); sys.exit(function(*arguments))"
+    packages = str(pathlib.Path(grpc.__file__).parents[1])  # without those that are installed from elsewhere
+    environment = os.environ | {"PYTHONPATH": packages}
+    ended = subprocess.run([sys.executable, "-S", "-c", code], input=sent, cwd=tmp_path, env=environment, check=False)
+    assert (ended.returncode, times_run(small)) == (0, 1)
 
 
 def test_a_server_of_rays_protocol_is_reachable() -> None:

@@ -5,6 +5,7 @@
 evaluations/NAME.json         settings, metrics, intervals, learning curve, protocol, configuration, versions
 evaluations/NAME.parquet      the predictions of every hour
 evaluations/NAME/classifier   the exported classifier, unless its inputs are raw
+evaluations/NAME/             while it is made, also progress.json, metrics.jsonl and checkpoints/, from which it resumes
 """
 
 import ast

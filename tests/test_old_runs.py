@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from trainings import record, reports
+
 OLD = pathlib.Path(__file__).parent / "old_run"
 COMMAND = (
     "--gin_file=gin/paper/physionet2019/ncl_y.gin",
@@ -30,10 +32,9 @@ def test_a_killed_run_of_the_first_version_resumes_and_is_evaluated(tmp_path: pa
 
     trained = run("bin/train", *COMMAND, f"--gin_param=cohort = '{cohort}'", f"--run_dir={folder}")
     assert trained.returncode == 0, trained.stderr
-    reports = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [report["step"] for report in reports] == list(range(2, 41, 2))
-    assert reports[-1] == pytest.approx(expected["last_report"], rel=1e-4, abs=1e-6)
-    assert json.loads((folder / "run.json").read_text())["continued"][0]["step"] == 4
+    assert [report["step"] for report in reports(folder)] == list(range(2, 41, 2))
+    assert reports(folder)[-1] == pytest.approx(expected["last_report"], rel=1e-4, abs=1e-6)
+    assert record(folder)["continued"][0]["step"] == 4
 
     evaluated = run("bin/evaluate", f"--run_dir={folder}", f"--cohort={cohort}")
     assert evaluated.returncode == 0, evaluated.stderr

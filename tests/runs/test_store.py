@@ -3,8 +3,6 @@
 import hashlib
 import json
 import pathlib
-import subprocess
-import sys
 import types
 
 import pytest
@@ -95,9 +93,3 @@ def test_an_output_folder_lists_its_runs(tmp_path: pathlib.Path) -> None:
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "run.json").write_text("{}")
     assert [run.name for run in OutputFolder(tmp_path).runs] == ["cl-seed1", "cl-seed2"]
-
-
-def test_the_store_imports_no_tensorflow() -> None:
-    code = "import sys, ncl_tf.runs; print({'tensorflow', 'keras', 'gin'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"

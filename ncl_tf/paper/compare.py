@@ -44,6 +44,13 @@ class Cell:
         """The standard deviation over seeds (n - 1); None for fewer than two."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
+    def text(self, bold: str, plus_minus: str = " ± ", dagger: str = "†") -> str:
+        """Write our part of the cell: 8.0 ± 0.2†; `bold` is the template for a bold mean."""
+        if self.mean is None:
+            return "-"
+        mean = (bold if self.bold else "{}").format(f"{self.mean:.1f}")
+        return mean + (f"{plus_minus}{self.std:.1f}" if self.std is not None else "") + dagger * self.stopped_by_budget
+
     @property
     def difference(self) -> float | None:
         """Our mean minus the paper's."""
@@ -73,12 +80,8 @@ class Comparison:
         self._embolden()
 
     def _cell(self, row: TableRow, column: Column) -> Cell:
-        found = [
-            result
-            for result in self.results
-            if (result["row"], result["task"], result["head"], result["labels"])
-            == (row.name, column.task, column.head, column.labels)
-        ]
+        wanted = {"row": row.name, "task": column.task, "head": column.head, "labels": column.labels}
+        found = [result for result in self.results if all(result[name] == value for name, value in wanted.items())]
         return Cell(
             tuple(100 * result["metrics"][column.metric] for result in found),
             len({result["seed"] for result in found}),
@@ -88,13 +91,10 @@ class Comparison:
 
     def _embolden(self) -> None:
         """Set bold, in each block and metric over both heads, what is within one standard deviation of the best."""
-        groups: dict[tuple, dict] = {}
-        for row in self.rows:
-            for column in self.table.columns:
-                cell = self.cells[row.name, column]
-                if cell.values:
-                    group = groups.setdefault((row.block, column.task, column.metric, column.labels), {})
-                    group[row.name, column] = (cell.mean, cell.std)
+        blocks, groups = {row.name: row.block for row in self.rows}, collections.defaultdict(dict)
+        for (row, column), cell in self.cells.items():
+            if cell.values:
+                groups[blocks[row], column.task, column.metric, column.labels][row, column] = (cell.mean, cell.std)
         for group in groups.values():
             for key in bold(group):
                 self.cells[key] = dataclasses.replace(self.cells[key], bold=True)
@@ -174,13 +174,8 @@ class Comparison:
 
     def latex(self) -> str:
         """The table as a LaTeX environment, for booktabs."""
-        lines = [r"\begin{table*}", r"\caption{" + _latex(self.caption) + "}"]
-        lines += [
-            r"\begin{center}",
-            r"\begin{small}",
-            r"\begin{tabular}{lr" + "l" * len(self.table.columns) + "}",
-            r"\toprule",
-        ]
+        lines = [r"\begin{table*}", r"\caption{" + _latex(self.caption) + "}", r"\begin{center}", r"\begin{small}"]
+        lines += [r"\begin{tabular}{lr" + "l" * len(self.table.columns) + "}", r"\toprule"]
         lines += [" & ".join(["", "seeds", *(_latex(self.header(column)) for column in self.table.columns)]) + r" \\"]
         block = None
         for row in self.rows:
@@ -196,11 +191,9 @@ class Comparison:
 
     def csv(self) -> str:
         """The table as CSV, a line per cell."""
-        text = io.StringIO()
-        records = self._records()
-        writer = csv.DictWriter(
-            text, [name for name in records[0] if name != "values"], extrasaction="ignore", lineterminator="\n"
-        )
+        text, records = io.StringIO(), self._records()
+        names = [name for name in records[0] if name != "values"]
+        writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(records)
         return text.getvalue()
@@ -249,16 +242,11 @@ class Comparison:
 
     def _text(self, cell: Cell, bold: str, plus_minus: str, dagger: str) -> str:
         """Write a cell: 8.0 ± 0.2 (9.5 ± 0.4, -1.5)."""
-        if cell.mean is None:
-            ours = "-"
-        else:
-            ours = bold.format(f"{cell.mean:.1f}") if cell.bold else f"{cell.mean:.1f}"
-            ours += f"{plus_minus}{cell.std:.1f}" if cell.std is not None else ""
-            ours += dagger if cell.stopped_by_budget else ""
+        ours = cell.text(bold, plus_minus, dagger)
         if cell.figure is None:
             return ours
-        paper = f"{cell.figure.mean}" + (f"{plus_minus}{cell.figure.std}" if cell.figure.std is not None else "")
-        return f"{ours} ({paper}" + (f", {cell.signed_difference})" if cell.signed_difference else ")")
+        paper = [cell.figure.text(plus_minus=plus_minus), *filter(None, [cell.signed_difference])]
+        return f"{ours} ({', '.join(paper)})"
 
 
 def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:

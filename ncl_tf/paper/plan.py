@@ -76,12 +76,8 @@ class Plan:
         """Refuse settings that bin/train would refuse, and a folder that is for another cohort, budget or parameters, or
         holds results of others; then write the plan into the folder, or add to it.
         """
-        facts = {
-            "cohort_checksum": self.cohort.checksum,
-            "budget": self.budget,
-            "gin_files": self.gin_files,
-            "gin_params": self.gin_params,
-        }
+        facts = {"cohort_checksum": self.cohort.checksum, "budget": self.budget}
+        facts |= {"gin_files": self.gin_files, "gin_params": self.gin_params}
         self.output.check(facts)
         self._check_settings()
         if write:
@@ -194,9 +190,8 @@ def budgets() -> list[str]:
 
 def _lasting(file: str) -> str:
     """Make a gin file's path hold in any working folder; the project's files are found as they are."""
-    return (
-        file if (GIN.parent / file).exists() or not pathlib.Path(file).exists() else str(pathlib.Path(file).resolve())
-    )
+    ours = (GIN.parent / file).exists() or not pathlib.Path(file).exists()
+    return file if ours else str(pathlib.Path(file).resolve())
 
 
 def _check_params(params: Sequence[str]) -> None:

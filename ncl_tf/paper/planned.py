@@ -7,21 +7,14 @@ from typing import Any
 
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.paper import settings
-from ncl_tf.paper.tables import Column, Table, TableRow, value_name
+from ncl_tf.paper.tables import Column, Table, TableRow, settings_name
 
 GIN = pathlib.Path(__file__).resolve().parent.parent.parent / "gin"
 
 
 @dataclasses.dataclass(frozen=True)
 class PlannedTraining:
-    """One training.
-
-    Attributes:
-        method: a row's method.
-        gin_file: its file of gin/paper/.
-        settings: gin names and values.
-        seed: the seed.
-    """
+    """One training: a row's method and its file of gin/paper/, settings (gin names and values), and a seed."""
 
     method: str
     gin_file: str
@@ -31,8 +24,8 @@ class PlannedTraining:
     @property
     def name(self) -> str:
         """The name of its run directory."""
-        own = [f"{name.split('.')[-1]}_{value_name(value)}" for name, value in self.settings.items()]
-        return "-".join([pathlib.Path(self.gin_file).stem, *own, f"seed{self.seed}"])
+        parts = (pathlib.Path(self.gin_file).stem, settings_name(self.settings), f"seed{self.seed}")
+        return "-".join(filter(None, parts))
 
     def files(self, budget: str, gin_files: Sequence[str] = ()) -> tuple[str, ...]:
         """List the method's gin file, others, and the budget's; that of the paper's budget is part of the first."""

@@ -21,10 +21,9 @@ def state(job: Job) -> str:
     """Describe the state of a job: 'done', 'step 250 of 6000' or 'to do'."""
     if job.done():
         return "done"
-    step = job.record().get("step", 0) if job.output is None else 0
-    return (
-        f"step {step}" + (f" of {total}" if (total := StoredRun(job.run_dir).total_steps) else "") if step else "to do"
-    )
+    if job.output or not (step := job.record().get("step", 0)):
+        return "to do"
+    return f"step {step}" + (f" of {total}" if (total := StoredRun(job.run_dir).total_steps) else "")
 
 
 def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
@@ -32,16 +31,15 @@ def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
 
     A job is taken to last as long as finished ones of its kind: the same method's, or else any training's or evaluation's.
     """
-    jobs = list(jobs)
+    done, to_do = [], []
+    for job in jobs:
+        (done if job.done() else to_do).append(job)
     finished: dict[str, list[float]] = {}
-    for job in jobs:
-        if job.done():
-            for kind in _kinds(job):
-                finished.setdefault(kind, []).append(_seconds(job))
+    for job in done:
+        for kind in _kinds(job):
+            finished.setdefault(kind, []).append(_seconds(job))
     left = 0.0
-    for job in jobs:
-        if job.done():
-            continue
+    for job in to_do:
         if (own := _seconds_by_steps(job)) is None:
             known = [finished[kind] for kind in _kinds(job) if kind in finished]
             if not known:
@@ -98,13 +96,9 @@ def summary(jobs: list[Job], slots: int) -> str:
 
 def time_left(jobs: list[Job], slots: int) -> str:
     """State the time left in words."""
-    seconds = seconds_left(jobs, slots)
-    at_once = f", {slots} jobs at a time" if slots > 1 else ""
-    return (
-        "time left: unknown, until a job of each kind is done"
-        if seconds is None
-        else f"time left: about {duration(seconds)}{at_once}"
-    )
+    if (seconds := seconds_left(jobs, slots)) is None:
+        return "time left: unknown, until a job of each kind is done"
+    return f"time left: about {duration(seconds)}" + (f", {slots} jobs at a time" if slots > 1 else "")
 
 
 class Bar:

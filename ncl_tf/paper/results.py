@@ -17,7 +17,7 @@ from ncl_tf.runs import StoredRun
 from ncl_tf.runs.output import read_result, write_result
 from ncl_tf.runs.store import read_evaluation
 
-LEFT_OUT = ("curve",)  # long, and the run directory has it
+LEFT_OUT = ("name", "curve")  # the latter is long, and the run directory has it
 
 
 def collect(plan: Plan) -> None:
@@ -35,7 +35,7 @@ def result(asked: PlannedEvaluation, source: pathlib.Path, run: StoredRun, simul
         "training": asked.training.name,
         "evaluation": asked.settings.name,
         "simulated": simulated,
-        **{name: value for name, value in evaluation.items() if name not in ("name", *LEFT_OUT)},
+        **{name: value for name, value in evaluation.items() if name not in LEFT_OUT},
         "config": {name: value for name, value in evaluation["config"].items() if name != "cohort"},
         "run": {name: value for name, value in run.record.items() if name != "status"},
     }

@@ -8,14 +8,8 @@ from typing import Any
 
 from ncl_tf.runs.configuration import bindings, differences
 
-NO_DIFFERENCE = {
-    "cohort",
-    "seed",
-    "budget",
-    "report_every",
-    "fast",
-    "jit_compile",
-}  # shown elsewhere, or without effect
+# shown elsewhere, or without effect
+NO_DIFFERENCE = {"cohort", "seed", "budget", "report_every", "fast", "jit_compile"}
 NOT_OF_END_TO_END = {"steps", "batch_size", "queue_size"}  # its plan is the protocol's
 
 

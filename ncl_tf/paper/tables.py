@@ -25,10 +25,7 @@ from typing import Any
 from ncl_tf.errors import InputError
 
 HERE = pathlib.Path(__file__).resolve().parent
-SEEDS = tuple(1111 * digit for digit in range(1, 10)) + (
-    *(1234, 2345, 3456, 4567, 5678, 6789),
-    *(9876, 8765, 7654, 6543, 5432),
-)
+SEEDS = (*range(1111, 10000, 1111), 1234, 2345, 3456, 4567, 5678, 6789, 9876, 8765, 7654, 6543, 5432)
 TITLES = {
     "seq2seq_ae": "Seq2Seq-AE",
     "seq2seq_ae_forecast": "Seq2Seq-AE-forecast",
@@ -67,6 +64,11 @@ class PaperFigure:
         """Read '9.3 ± 0.5', '**9.3** ± 0.5' or '9.3'."""
         bold, plain, std = re.fullmatch(r"(?:\*\*([\d.]+)\*\*|([\d.]+))(?: ± ([\d.]+))?", text).groups()
         return cls(float(bold or plain), float(std) if std else None, bold is not None)
+
+    def text(self, bold: str = "{}", plus_minus: str = " ± ") -> str:
+        """Write it as the paper does; `bold` is the template for a bold mean."""
+        mean = (bold if self.bold else "{}").format(self.mean)
+        return mean if self.std is None else f"{mean}{plus_minus}{self.std}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +164,7 @@ def names() -> list[str]:
 def load_table(name: str) -> Table:
     """Read the table of that name."""
     check_names("table", [name], names(), "the paper's")
-    data = _read(f"tables/{name}.toml")
+    data = tomllib.loads((HERE / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
     columns = tuple(
         Column(task, metric, head, labels)
         for labels in data.get("labels", [1.0])
@@ -184,40 +186,24 @@ def load_table(name: str) -> Table:
     )
 
 
-def instances() -> dict[str, dict[str, Any]]:
-    """Other methods as instances of the framework (tab:baseline): method -> alpha, window (hours), neighborhood."""
-    return _read("instances.toml")
-
-
-def measurements(dataset: str) -> dict[str, str]:
-    """The paper's table of measurements: its name -> the channel of our declaration."""
-    return _read("measurements.toml")[dataset]
-
-
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((HERE / name).read_text(encoding="utf-8"))
-
-
 def _rows(block: str, content: dict[str, Any], columns: int) -> list[TableRow]:
     figures = content.get("figures", {})
     if "axes" not in content:
         rows = [(name, name, {}) for name in content.get("rows", figures)]
     else:
-        points = [
-            dict(zip(content["axes"], values, strict=True)) for values in itertools.product(*content["axes"].values())
-        ]
-        fixed = content.get("settings", {})
+        axes, fixed = content["axes"], content.get("settings", {})
+        points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
         # in one order, whatever varies: blocks that have a point in common share its training, whose name is the same for all
-        rows = [(_point_name(point), content["method"], dict(sorted((fixed | point).items()))) for point in points]
+        rows = [(settings_name(point), content["method"], dict(sorted((fixed | point).items()))) for point in points]
     parsed = {name: tuple(PaperFigure.parse(text) for text in texts) for name, texts in figures.items()}
     return [
         TableRow(name, block, method, settings, parsed.get(name, (None,) * columns)) for name, method, settings in rows
     ]
 
 
-def _point_name(point: dict[str, Any]) -> str:
-    """Name a point of a search: temperature_0.1-momentum_0.99."""
-    return "-".join(f"{setting.split('.')[-1]}_{value_name(value)}" for setting, value in point.items())
+def settings_name(settings: Mapping[str, Any]) -> str:
+    """Name settings, such as a point of a search: temperature_0.1-momentum_0.99."""
+    return "-".join(f"{setting.split('.')[-1]}_{value_name(value)}" for setting, value in settings.items())
 
 
 def value_name(value: Any) -> str:

@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
@@ -13,6 +14,8 @@ from ncl_tf.paper import results, tables
 from ncl_tf.paper.compare import Comparison
 from ncl_tf.runs import OutputFolder, StoredRun
 from ncl_tf.runs.store import MissingCohortError
+
+Item, Key = TypeVar("Item"), TypeVar("Key", bound=Hashable)
 
 
 class MissingInputError(InputError):
@@ -71,7 +74,9 @@ class Sources:
         names = files.shortest_unique_suffixes(list(once))
         self.folders = [_source(folder, name) for folder, name in zip(once.values(), names, strict=True)]
         runs = [run for source in self.folders for run in source.runs]
-        for run, label in zip(runs, _labels(runs), strict=True):
+        # one label for runs that lie in one folder and differ in the seed only; other runs have other ones
+        places = [run.folder.resolve().with_name(without_seed(run.folder.resolve().name)) for run in runs]
+        for run, label in zip(runs, files.shortest_unique_suffixes(places), strict=True):
             run.label = label
         self.runs = list({run.folder.resolve(): run for run in runs}.values())
         checksums = dict.fromkeys(run.record["cohort_checksum"] for run in self.runs)
@@ -142,10 +147,12 @@ def _source(folder: pathlib.Path, name: str) -> Source:
     return Source(folder, name, (run,))
 
 
-def _labels(runs: Sequence[StoredRun]) -> list[str]:
-    """The same for runs that lie in one folder and differ in the seed only; other runs have other ones."""
-    folders = [run.folder.resolve() for run in runs]
-    return files.shortest_unique_suffixes([folder.with_name(without_seed(folder.name)) for folder in folders])
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Group items by a key of each, in the order in which the keys first occur."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def without_seed(name: str) -> str:

@@ -3,6 +3,7 @@
 import math
 import pathlib
 import re
+import tomllib
 
 import pytest
 
@@ -14,6 +15,9 @@ from ncl_tf.paper.tables import PaperFigure
 DATASETS = {dataset.name: dataset for dataset in (MIMIC3_BENCHMARK, PHYSIONET2019)}
 LABELLED = [name for name in tables.names() if (tables.load_table(name).label or "").startswith("tab:")]
 GIN_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "gin"
+INSTANCES, MEASUREMENTS = (  # method -> alpha, window (hours), neighborhood; dataset -> the paper's name -> our channel
+    tomllib.loads((tables.HERE / f"{name}.toml").read_text(encoding="utf-8")) for name in ("instances", "measurements")
+)
 KERNEL_FILTERS = ["kernel_filters_mimic3", "kernel_filters_physionet2019"]
 MACROS = {r"\NCLwY": "NCL(n_w and n_Y)", r"\NCLw": "NCL(n_w)", r"\NCLY": "NCL(n_Y)"}
 METRICS = {"AUPRC": "auprc", "AUROC": "auroc", "Kappa": "kappa", "Utility": "utility"}
@@ -133,10 +137,10 @@ def test_other_methods_as_instances(paper_text: str) -> None:
         if window != "N.A":
             values["window"] = math.inf if window == r"+\infty" else int(window)
         found[title(name).lower()] = values
-    assert found == tables.instances()
+    assert found == INSTANCES
 
 
-@pytest.mark.parametrize(("method", "instance"), tables.instances().items())
+@pytest.mark.parametrize(("method", "instance"), INSTANCES.items())
 def test_gin_files_configure_the_instances(method: str, instance: dict) -> None:
     text = (GIN_FOLDER / "methods" / f"{method}.gin").read_text(encoding="utf-8")
     bound = dict(re.findall(r"^(\w+) = (\S+)", text, re.MULTILINE))
@@ -178,10 +182,10 @@ def test_measurements_are_the_declared_channels(name: str, label: str, paper_tex
     for measurement, kind in lines(labelled(paper_text, label)):
         if "Measurement" not in measurement:
             found[measurement.replace("$_2$", "2")] = kind
-    assert list(found) == list(tables.measurements(name))
+    assert list(found) == list(MEASUREMENTS[name])
     channels = {channel.name: channel for channel in DATASETS[name].channels}
     for measurement, kind in found.items():
-        channel = channels.pop(tables.measurements(name)[measurement])
+        channel = channels.pop(MEASUREMENTS[name][measurement])
         assert kind == (f"Static ({channel.kind.title()})" if channel.static else channel.kind.title()), measurement
     assert set(channels) == ({"pH", "Magnesium", "Phosphate", "Potassium"} if name == "physionet2019" else set())
 

@@ -9,18 +9,10 @@ from sklearn.metrics import precision_recall_curve
 
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.settings import EvaluationSettings
-from ncl_tf.reporting.figures.figure import (
-    COLORS,
-    Figure,
-    legend_below,
-    line_with_band,
-    listed,
-    new_canvas,
-    over_seeds,
-    panels,
-)
+from ncl_tf.reporting.figures import figure
+from ncl_tf.reporting.figures.figure import COLORS, Figure, legend_below, listed, panels
 from ncl_tf.reporting.figures.groups import SPLIT_TITLES, data_text, dataset_title, evenly, facts, left_out
-from ncl_tf.reporting.sources import MissingInputError, Sources
+from ncl_tf.reporting.sources import MissingInputError, Sources, grouped
 from ncl_tf.runs import StoredRun
 
 RECALLS = np.linspace(0.01, 1, 100)
@@ -31,13 +23,7 @@ REFERENCE = {"color": "#555555", "linestyle": ":"}
 
 @dataclasses.dataclass(frozen=True)
 class BinaryEvaluation:
-    """An evaluation of a binary task.
-
-    Attributes:
-        run: the run that was evaluated.
-        settings: what was asked of bin/evaluate.
-        metrics: name -> value.
-    """
+    """An evaluation of a run on a binary task: what was asked of bin/evaluate, and the metrics by name."""
 
     run: StoredRun
     settings: EvaluationSettings
@@ -55,9 +41,14 @@ class BinaryEvaluation:
         return f"{self.run.label}, {variant}"
 
     @property
+    def line(self) -> tuple[str, ...]:
+        """The values of KEYS, which evaluations share that differ in the seed only."""
+        return *self.panel, self.label
+
+    @property
     def keys(self) -> dict[str, Any]:
-        """The values of KEYS, and the seed."""
-        return dict(zip(KEYS, (*self.panel, self.label), strict=True)) | {"seed": self.run.record["seed"]}
+        """The values of KEYS by name, and the seed."""
+        return dict(zip(KEYS, self.line, strict=True)) | {"seed": self.run.record["seed"]}
 
     def predictions(self) -> tuple[np.ndarray, np.ndarray]:
         """Read the probabilities [H] and labels [H] of the labelled hours."""
@@ -75,11 +66,11 @@ def precision_recall(sources: Sources) -> Figure:
         prevalence[evaluation.panel] = 100 * labels.mean()
         curve = zip(RECALLS, precisions(probabilities, labels), strict=True)
         rows += [evaluation.keys | {"recall": recall, "value": precision} for recall, precision in curve]
-    data = over_seeds(pd.DataFrame(rows), [*KEYS, "recall"])
+    data = figure.over_seeds(pd.DataFrame(rows), [*KEYS, "recall"])
     canvas, axes = panels(len(prevalence), 4.1, 3.6)
     for ax, (panel, curves) in zip(axes, data.groupby(PANEL, sort=False), strict=True):
         for color, (label, line) in zip(COLORS, curves.groupby("run", sort=False), strict=False):
-            line_with_band(ax, 100 * line["recall"], line, scale=100, color=color, label=label)
+            figure.line_with_band(ax, 100 * line["recall"], line, scale=100, color=color, label=label)
         ax.axhline(prevalence[panel], label="prevalence", **REFERENCE)
         highest = 100 * (curves["mean"] + curves["std"].fillna(0)).max()
         ax.set(xlim=(0, 100), ylim=(0, min(1.1 * highest, 102)), xlabel="recall (%)", ylabel="precision (%)")
@@ -90,7 +81,7 @@ def precision_recall(sources: Sources) -> Figure:
         "precision_recall",
         "Precision-recall curves",
         "The share of alarmed hours that are positive over the share of positive hours that are alarmed, at 100 recalls. "
-        f"{areas}{thinned} {facts(_by_line(found).values(), 'bands')}",
+        f"{areas}{thinned} {_facts(found, 'bands')}",
         f"Curves of precision over recall, above a dotted line at the prevalence. {areas}",
         data.rename(columns={"mean": "precision"}),
         canvas,
@@ -103,10 +94,10 @@ def reliability_curves(sources: Sources) -> Figure:
     data = _calibration(found)
     groups = list(data.groupby(PANEL, sort=False))
     columns, rows = min(len(groups), 3), -(-len(groups) // 3)
-    canvas = new_canvas(4.1 * columns, 4.8 * rows)
+    canvas = figure.new_canvas(4.1 * columns, 4.8 * rows)
     grid = canvas.subplots(2 * rows, columns, squeeze=False, height_ratios=[3, 1] * rows)
-    for index, (panel, curves) in enumerate(groups):
-        upper, lower = grid[2 * (index // 3) : 2 * (index // 3) + 2, index % 3]
+    pairs = grid.reshape(rows, 2, columns).swapaxes(1, 2).reshape(-1, 2)  # the two axes of each panel
+    for (upper, lower), (panel, curves) in zip(pairs, groups, strict=False):
         upper.plot([0, 100], [0, 100], label="perfectly calibrated", **REFERENCE)
         for color, (label, line) in zip(COLORS, curves.groupby("run", sort=False), strict=False):
             x, y, std = 100 * line["predicted"], 100 * line["observed"], 100 * line["std"].fillna(0)
@@ -114,16 +105,15 @@ def reliability_curves(sources: Sources) -> Figure:
             lower.plot(50 * (line["low"] + line["high"]), 100 * line["share"], color=color, marker="o", linewidth=1)
         upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=_title(panel))
         lower.set(xlim=(-2, 102), yscale="log", xlabel="predicted probability (%)", ylabel="hours (%)")
-    for unused in range(len(groups), columns * rows):
-        grid[2 * (unused // 3), unused % 3].remove()
-        grid[2 * (unused // 3) + 1, unused % 3].remove()
+    for unused in pairs[len(groups) :].flat:
+        unused.remove()
     legend_below(canvas, grid.flat)
     return Figure(
         "reliability",
         "Reliability curves",
         "In ten intervals of predicted probability: the share of hours that are positive (above), and the share of all hours "
         f"that fall into the interval (below). {_scores(found, 'brier', 'Brier score')}{thinned} "
-        f"{facts(_by_line(found).values(), 'error bars')}",
+        f"{_facts(found, 'error bars')}",
         "Observed share of positive hours over predicted probability, beside the diagonal of perfect calibration. "
         f"{_sides(data)}",
         data,
@@ -142,12 +132,11 @@ def binary_evaluations(sources: Sources) -> tuple[list[BinaryEvaluation], str]:
         raise MissingInputError(
             "a run directory with an evaluation of a binary task by bin/evaluate, and its predictions"
         )
-    lines: dict[tuple, dict[str, list[BinaryEvaluation]]] = {}
-    for evaluation in found:
-        lines.setdefault(evaluation.panel, {}).setdefault(evaluation.label, []).append(evaluation)
-    chosen = {panel: evenly(of_panel, len(COLORS)) for panel, of_panel in lines.items()}
-    all_lines, some = ([line for of_panel in x.values() for line in of_panel] for x in (lines, chosen))
-    return [j for of_panel in chosen.values() for line in of_panel.values() for j in line], left_out(all_lines, some)
+    lines = grouped(found, lambda evaluation: evaluation.line)
+    chosen: dict[tuple, list[BinaryEvaluation]] = {}
+    for of_panel in grouped(lines, lambda line: line[:-1]).values():
+        chosen |= evenly({line: lines[line] for line in of_panel}, len(COLORS))
+    return [evaluation for line in chosen.values() for evaluation in line], left_out(lines, chosen)
 
 
 def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -181,27 +170,19 @@ def _calibration(found: list[BinaryEvaluation]) -> pd.DataFrame:
     )
 
 
-def _by_line(found: list[BinaryEvaluation]) -> dict[tuple, list[StoredRun]]:
-    lines: dict[tuple, list[StoredRun]] = {}
-    for evaluation in found:
-        lines.setdefault((evaluation.panel, evaluation.label), []).append(evaluation.run)
-    return lines
+def _facts(found: list[BinaryEvaluation], drawn: str) -> str:
+    lines = grouped(found, lambda evaluation: evaluation.line).values()
+    return facts(([evaluation.run for evaluation in line] for line in lines), drawn)
 
 
 def _scores(found: list[BinaryEvaluation], metric: str, title: str) -> str:
     """State a metric of each line: AUPRC (x 100): 12.3 ± 0.4 (cl, mlp), ..."""
-    values: dict[str, list[float]] = {}
     several = len({evaluation.panel for evaluation in found}) > 1
-    for evaluation in found:
-        name = (
-            f"{evaluation.label}; {evaluation.settings.task}, {evaluation.settings.split}"
-            if several
-            else evaluation.label
-        )
-        values.setdefault(name, []).append(100 * evaluation.metrics[metric])
-    texts = [
-        f"{np.mean(v):.1f}{f' ± {np.std(v, ddof=1):.1f}' if len(v) > 1 else ''} ({name})" for name, v in values.items()
-    ]
+    texts = []
+    for (_, _, task, split, label), line in grouped(found, lambda evaluation: evaluation.line).items():
+        values = [100 * evaluation.metrics[metric] for evaluation in line]
+        spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+        texts.append(f"{np.mean(values):.1f}{spread} ({label}{f'; {task}, {split}' if several else ''})")
     return f"{title} (x 100): {', '.join(texts)}."
 
 

@@ -124,18 +124,13 @@ def listed(texts: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def counted(number: int, thing: str) -> str:
-    """Count things in words: 1 seed, 2 seeds."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def seeds_text(counts: Iterable[int], drawn: str) -> str:
     """State how many seeds are behind the points of a figure, and what its error bars are."""
     counts = sorted(counts)
     if counts[-1] == 1:
         return f"1 seed, so no {drawn}" if drawn else "1 seed"
     span = f"{counts[0]} to " if counts[0] < counts[-1] else ""
-    return f"{span}{counted(counts[-1], 'seed')}, {drawn}: standard deviation over seeds"
+    return f"{span}{counts[-1]} seeds, {drawn}: standard deviation over seeds"
 
 
 def over_seeds(data: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ncl_tf.data.cohort import titled
 from ncl_tf.reporting.figures.figure import listed, seeds_text
+from ncl_tf.reporting.sources import grouped
 from ncl_tf.runs import StoredRun
 
 SPLIT_TITLES = {"train": "training", "val": "validation", "test": "test"}
@@ -20,32 +21,22 @@ def data_text(dataset: str, checksum: str) -> str:
     return f"{dataset} (cohort {checksum[:8]})"
 
 
-def by_label(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
-    """Group the runs of one folder whose names differ in the seed only."""
-    groups: dict[str, list[StoredRun]] = {}
-    for run in runs:
-        groups.setdefault(run.label, []).append(run)
-    return groups
-
-
 def by_alpha(runs: Sequence[StoredRun]) -> dict[str, list[StoredRun]]:
     """Group the runs that differ in alpha and seed only, by rising alpha: the longest such sweep; empty without one."""
-    sweeps: dict[tuple, list[StoredRun]] = {}
-    for run in runs:
+
+    def all_else(run: StoredRun) -> tuple:
         rest = {name: value for name, value in run.config.items() if name not in ("alpha", "seed", "cohort")}
-        key = (run.record["cohort_checksum"], *sorted(rest.items()))
-        sweeps.setdefault(key, []).extend([run] if run.setting("alpha") is not None else [])
-    groups: list[dict[str, list[StoredRun]]] = [{}]
-    for sweep in sweeps.values():
-        group: dict[str, list[StoredRun]] = {}
-        for run in sorted(sweep, key=lambda run: (run.setting("alpha"), run.record["seed"])):
-            group.setdefault(f"α = {run.setting('alpha'):g}", []).append(run)
-        groups.append(group)
-    longest = max(groups, key=len)
-    return longest if len(longest) > 1 else {}
+        return run.record["cohort_checksum"], *sorted(rest.items())
+
+    swept = [run for run in runs if run.setting("alpha") is not None]
+    sweeps = [grouped(sweep, lambda run: run.setting("alpha")) for sweep in grouped(swept, all_else).values()]
+    longest = max(sweeps, key=len, default={})
+    if len(longest) < 2:
+        return {}
+    return {f"α = {alpha:g}": sorted(longest[alpha], key=lambda run: run.record["seed"]) for alpha in sorted(longest)}
 
 
-def evenly(groups: dict[str, Any], most: int) -> dict[str, Any]:
+def evenly(groups: dict[Any, Any], most: int) -> dict[Any, Any]:
     """Choose at most so many of the groups, evenly spread, with the first and the last."""
     names = list(groups)
     if len(names) > most:

@@ -1,6 +1,5 @@
 """Figures of representations of validation stays: t-SNE, and distances within and between stays."""
 
-import dataclasses
 import textwrap
 from collections.abc import Sequence
 
@@ -14,10 +13,11 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 import ncl_tf
-from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.data.declaration import Task
 from ncl_tf.reporting.figures.figure import COLORS, GRAY, Canvas, Figure, line_with_band, listed, new_canvas, over_seeds
-from ncl_tf.reporting.figures.groups import by_alpha, by_label, evenly, facts, left_out
-from ncl_tf.reporting.sources import MissingInputError, Sources
+from ncl_tf.reporting.figures.groups import by_alpha, evenly, facts, left_out
+from ncl_tf.reporting.sources import MissingInputError, Sources, grouped
 from ncl_tf.runs import StoredRun
 
 TSNE_RUNS = 5
@@ -29,50 +29,38 @@ LAGS = 48  # hours
 BATCH = 1024
 
 
-@dataclasses.dataclass(frozen=True)
-class Compared:
-    """Runs on the same data whose representations are compared.
+def compared(sources: Sources, most: int) -> tuple[dict[str, list[StoredRun]], str, SplitData, Task]:
+    """Choose the runs that differ in alpha only where there are such; else all those of the data that most runs are of.
 
-    Attributes:
-        groups: runs that differ in the seed only, by label; of a sweep over alpha, by alpha.
-        chosen: a sentence about the choice, for captions.
-        cohort: the cohort that they were trained on.
+    Returns:
+        runs that differ in the seed only, by label, or by alpha of a sweep; a sentence about the choice, for captions;
+        the validation split that they share, and its first task.
     """
-
-    groups: dict[str, list[StoredRun]]
-    chosen: str
-    cohort: Cohort
-
-
-def compared(sources: Sources, most: int) -> Compared:
-    """Choose the runs that differ in alpha only where there are such; else all those of the data that most runs are of."""
     runs = [run for run in sources.runs if run.encoder]
     if not runs:
         raise MissingInputError("a finished run directory, with its encoder")
     groups, how = by_alpha(runs), "differ in α only"
     if not groups:
-        checksums = [run.record["cohort_checksum"] for run in runs]
-        commonest = max(checksums, key=checksums.count)
-        groups, how = by_label([run for run in runs if run.record["cohort_checksum"] == commonest]), ""
+        of_one_cohort = max(grouped(runs, lambda run: run.record["cohort_checksum"]).values(), key=len)
+        groups, how = grouped(of_one_cohort, lambda run: run.label), ""
     first = next(iter(groups.values()))[0]
     shown = evenly(groups, most)
     chosen = f" The runs {how} ({first.label}, for one)." if how else ""
-    return Compared(shown, chosen + left_out(groups, shown), sources.cohort(first))
+    cohort = sources.cohort(first)
+    return shown, chosen + left_out(groups, shown), cohort["val"], cohort.tasks[0]
 
 
 def tsne(sources: Sources) -> Figure:
     """Draw a t-SNE of the hours of a few validation stays for each run, colored by stay and by label."""
-    found = compared(sources, TSNE_RUNS)
-    split, task = found.cohort["val"], found.cohort.tasks[0]
+    groups, how, split, task = compared(sources, TSNE_RUNS)
     rows, stays = few_stays(split)
-    chosen = {label: min(runs, key=lambda run: run.record["seed"]) for label, runs in found.groups.items()}
+    chosen = {label: min(runs, key=lambda run: run.record["seed"]) for label, runs in groups.items()}
     parts = []
     for label, run in chosen.items():
         representations = embedded(run, split, rows)
         with threadpool_limits(1):  # so few points are slower with threads, which wait for each other
-            places = TSNE(perplexity=min(30, (len(rows) - 1) / 3), init="pca", random_state=0).fit_transform(
-                representations
-            )
+            method = TSNE(perplexity=min(30, (len(rows) - 1) / 3), init="pca", random_state=0)
+            places = method.fit_transform(representations)
         columns = {"run": label, "seed": run.record["seed"], "stay": stays, "class": split.classes[rows, 0]}
         # Sorted by place, the points do not reveal the order of a stay's hours.
         parts.append(pd.DataFrame(columns | {"x": places[:, 0], "y": places[:, 1]}).sort_values(["stay", "x"]))
@@ -81,7 +69,7 @@ def tsne(sources: Sources) -> Figure:
         "tsne",
         "t-SNE of representations",
         f"t-SNE of the representations of {len(rows)} hours of {max(stays)} validation stays: each point is an hour, above "
-        f"colored by stay, below by the label of {name}.{found.chosen} {facts([[run] for run in chosen.values()])}",
+        f"colored by stay, below by the label of {name}.{how} {facts([[run] for run in chosen.values()])}",
         f"Clouds of points for {listed(chosen)}, each twice: colored by stay, and by {name}. {_neighbors(data)}",
         data,
         _clouds(data, name, task.classes),
@@ -111,25 +99,23 @@ def _clouds(data: pd.DataFrame, task: str, classes: int) -> Canvas:
 
 def distances(sources: Sources) -> Figure:
     """Draw cosine distances of representations within and between stays, and within stays over the hours between samples."""
-    found = compared(sources, len(COLORS))
-    split = found.cohort["val"]
+    groups, how, split, _ = compared(sources, len(COLORS))
     rows, stays = many_stays(split)
     values = []
-    for label, runs in found.groups.items():
+    for label, runs in groups.items():
         for run in runs:
             measured = stay_distances(embedded(run, split, rows), stays)
             values += [{"run": label, "seed": run.record["seed"], **one} for one in measured]
     data = over_seeds(pd.DataFrame(values), ["run", "pairs", "hours_apart"])
-    canvas = new_canvas(9.2, 2.2 + 0.32 * len(found.groups))
+    canvas = new_canvas(9.2, 2.2 + 0.32 * len(groups))
     left, right = canvas.subplots(1, 2, width_ratios=(1, 1.1))
-    _dumbbells(left, data, list(found.groups))
-    for color, label in zip(COLORS, found.groups, strict=False):
+    _dumbbells(left, data, list(groups))
+    for color, label in zip(COLORS, groups, strict=False):
         of_run = data[data["run"] == label]
         line = of_run[of_run["pairs"] == "within a stay, by hours apart"]
         line_with_band(right, line["hours_apart"], line, color=color)
-        right.axhline(
-            of_run[of_run["pairs"] == "between stays"]["mean"].item(), color=color, linestyle=":", linewidth=1
-        )
+        between = of_run[of_run["pairs"] == "between stays"]["mean"].item()
+        right.axhline(between, color=color, linestyle=":", linewidth=1)
     right.set(xlabel="hours between two samples of a stay", ylabel="mean cosine distance", ylim=(0, None))
     right.set_title("solid: within stays; dotted: between stays", loc="left")
     number = len(np.unique(stays))
@@ -137,7 +123,7 @@ def distances(sources: Sources) -> Figure:
         "distances",
         "Distances within and between stays",
         f"Mean cosine distance of representations of two hours of one stay, and of two stays: {len(rows):,} hours of {number} "
-        f"validation stays.{found.chosen} {facts(found.groups.values(), 'error bars and bands')}",
+        f"validation stays.{how} {facts(groups.values(), 'error bars and bands')}",
         f"Pairs of points for each run and curves over the hours between two samples. {listed(_ratios(data))}.",
         data,
         canvas,
@@ -152,18 +138,20 @@ def few_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
     with_any, without = (random.permutation(np.flatnonzero(long & (positive == one))) for one in (True, False))
     first = with_any[: max(TSNE_STAYS // 2, TSNE_STAYS - len(without))]
     chosen = random.permutation([*first, *without[: TSNE_STAYS - len(first)]]).astype(int)
-    last = split.patient_windows[chosen, 1] + 1
-    hours = np.minimum(split.lengths[chosen], TSNE_HOURS)
-    rows = np.concatenate([np.arange(end - count, end) for end, count in zip(last, hours, strict=True)])
-    return rows, np.repeat(np.arange(1, len(chosen) + 1), hours)
+    return _last_hours(split, chosen, TSNE_HOURS)
 
 
 def many_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
     """Choose rows [H] and stay numbers [H]: all hours of at most DISTANCE_STAYS random stays."""
-    chosen = np.random.default_rng(0).permutation(len(split.lengths))[:DISTANCE_STAYS]
-    first, lengths = split.patient_windows[chosen, 0], split.lengths[chosen]
-    rows = np.concatenate([np.arange(start, start + count) for start, count in zip(first, lengths, strict=True)])
-    return rows, np.repeat(np.arange(1, len(chosen) + 1), lengths)
+    return _last_hours(split, np.random.default_rng(0).permutation(len(split.lengths))[:DISTANCE_STAYS])
+
+
+def _last_hours(split: SplitData, chosen: np.ndarray, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """List the rows [H] of the last hours of stays, at most so many of each, and the stays' numbers 1 .. n [H]."""
+    hours = np.minimum(split.lengths[chosen], most or split.lengths.max())
+    ends = split.patient_windows[chosen, 1] + 1
+    rows = np.concatenate([np.arange(end - count, end) for end, count in zip(ends, hours, strict=True)])
+    return rows, np.repeat(np.arange(1, len(chosen) + 1), hours)
 
 
 def embedded(run: StoredRun, split: SplitData, rows: np.ndarray) -> np.ndarray:
@@ -190,13 +178,11 @@ def stay_distances(representations: np.ndarray, stays: np.ndarray) -> list[dict]
     np.add.at(sums, stays, unit)
     same, everything = np.sum(sums**2), np.sum(sums.sum(0) ** 2)
     pairs_same = np.sum(counts**2)
+    within = 1 - (same - len(unit)) / (pairs_same - len(unit))
+    between = 1 - (everything - same) / (len(unit) ** 2 - pairs_same)
     found = [
-        {"pairs": "within a stay", "hours_apart": np.nan, "value": 1 - (same - len(unit)) / (pairs_same - len(unit))},
-        {
-            "pairs": "between stays",
-            "hours_apart": np.nan,
-            "value": 1 - (everything - same) / (len(unit) ** 2 - pairs_same),
-        },
+        {"pairs": pairs, "hours_apart": np.nan, "value": value}
+        for pairs, value in (("within a stay", within), ("between stays", between))
     ]
     for lag in range(1, LAGS + 1):
         cosines = np.sum(unit[lag:] * unit[:-lag], axis=1)[stays[lag:] == stays[:-lag]]

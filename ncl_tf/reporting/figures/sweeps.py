@@ -24,42 +24,33 @@ SYMBOL = {"alpha": "α", "momentum": "ρ", "temperature": "τ", "window": "w"}
 
 def alpha_n_w(sources: Sources) -> Figure:
     """Draw lines of performance over alpha of NCL(n_w)."""
-    data = points(sources, "alpha_n_w_", ["alpha"])
-    return _lines(
-        "alpha_n_w",
-        "α against performance, NCL(n_w)",
-        "Performance of NCL(n_w) for different α: 0 only discriminates between neighbors, 1 only aligns them.",
-        data,
-    )
+    caption = "Performance of NCL(n_w) for different α: 0 only discriminates between neighbors, 1 only aligns them."
+    return _lines("alpha_n_w", "α against performance, NCL(n_w)", caption, points(sources, "alpha_n_w", ["alpha"]))
 
 
 def alpha_n_y(sources: Sources) -> Figure:
     """Draw lines of performance and contrastive accuracy over alpha of NCL(n_Y)."""
-    data = points(sources, "alpha_n_y_", ["alpha"], accuracy=True)
-    return _lines(
-        "alpha_n_y",
-        "α against performance and contrastive accuracy, NCL(n_Y)",
+    data = points(sources, "alpha_n_y", ["alpha"], accuracy=True)
+    caption = (
         "Performance of NCL(n_Y) for different α, and the contrastive accuracy of its training: the share of samples whose "
-        "best-scoring key is their own other view.",
-        data,
+        "best-scoring key is their own other view."
     )
+    return _lines("alpha_n_y", "α against performance and contrastive accuracy, NCL(n_Y)", caption, data)
 
 
 def temperature_momentum(sources: Sources) -> Figure:
     """Draw a grid of temperature and momentum of CL."""
-    data = points(sources, "temperature_momentum_", ["temperature", "momentum"])
-    return _grids("temperature_momentum", "Temperature and momentum of CL", data, "temperature", "momentum")
+    return _grids(sources, "temperature_momentum", "Temperature and momentum of CL", "temperature", "momentum")
 
 
 def window_alpha(sources: Sources) -> Figure:
     """Draw a grid of window and alpha of NCL(n_w)."""
-    data = points(sources, "window_alpha_", ["window", "alpha"])
-    return _grids("window_alpha", "w and α of NCL(n_w)", data, "window", "alpha")
+    return _grids(sources, "window_alpha", "w and α of NCL(n_w)", "window", "alpha")
 
 
 def augmentations(sources: Sources) -> Figure:
     """Draw a grid of pairs of augmentations of CL, single ones on the diagonal."""
-    data = points(sources, "augmentations_", ["layers"])
+    data = points(sources, "augmentations", ["layers"])
     names = list(AUGMENTATIONS)
     single = data["layers"].str.count(r"\+") < 2  # or a pair
     groups = [
@@ -99,8 +90,8 @@ def augmentations(sources: Sources) -> Figure:
     )
 
 
-def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = False) -> pd.DataFrame:
-    """Collect the results of all sweeps whose name begins with `prefix`.
+def points(sources: Sources, name: str, axes: list[str], accuracy: bool = False) -> pd.DataFrame:
+    """Collect the results of all sweeps of that name, whatever dataset or labels they are of.
 
     Returns:
         a row for each point and metric: source (number of the output folder), table, dataset, split, budget, cohort, task,
@@ -108,11 +99,11 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
         table's nor the budget's, in words).
     """
     found = []
+    names = [known for known in tables.names() if known.startswith(f"{name}_")]
     for source, output in enumerate((s.output for s in sources.folders if s.output), start=1):
-        for table in map(tables.load_table, filter(lambda name: name.startswith(prefix), tables.names())):
-            rows = results.rows(output.results, table)
+        for table in map(tables.load_table, names):
             metrics = {task: [c.metric for c in table.columns if c.task == task] for task in table.tasks}
-            for row in rows:
+            for row in results.rows(output.results, table):
                 facts = {
                     "source": source,
                     "table": table.name,
@@ -120,9 +111,9 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
                     "split": table.split,
                     "budget": row["budget"],
                     "cohort": row["cohort_checksum"],
-                    **{name: tables.value_name(row[name]) if name == "layers" else row[name] for name in axes},
+                    **{axis: tables.value_name(row[axis]) if axis == "layers" else row[axis] for axis in axes},
                     "seed": row["seed"],
-                    "changed": ", ".join(f"{name} = {value}" for name, value in row["changed"].items()),
+                    "changed": ", ".join(f"{setting} = {value}" for setting, value in row["changed"].items()),
                 }
                 for metric in dict.fromkeys(metrics[row["task"]]):
                     found.append(facts | {"task": row["task"], "metric": metric, "value": row["metrics"][metric]})
@@ -130,12 +121,10 @@ def points(sources: Sources, prefix: str, axes: list[str], accuracy: bool = Fals
                     value = row["training"]["accuracy"]
                     found.append(facts | {"task": "training", "metric": ACCURACY, "value": value})
     if not found:
-        names = [name for name in tables.names() if name.startswith(prefix)]
         raise MissingInputError(f"results of bin/reproduce --table={' or '.join(names)}")
     values = pd.DataFrame(found).drop_duplicates()  # two tasks may share a training, and its accuracy
     values["value"] *= 100
-    by = [name for name in values.columns if name not in ("seed", "changed", "value")]
-    by = [*(name for name in by if name not in axes), *axes]
+    by = [*(column for column in values.columns if column not in ("seed", "changed", "value", *axes)), *axes]
     return values.groupby(by, sort=False, as_index=False).agg(
         mean=("value", "mean"), std=("value", "std"), seeds=("seed", "nunique"), changed=("changed", "max")
     )
@@ -168,12 +157,13 @@ def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
     return Figure(name, title, f"{caption} {_facts(data)}", alt, data, canvas)
 
 
-def _grids(name: str, title: str, data: pd.DataFrame, down: str, across: str) -> Figure:
+def _grids(sources: Sources, name: str, title: str, down: str, across: str) -> Figure:
     """Draw a panel for each sweep and metric: a grid of two settings, colored by performance."""
+    data = points(sources, name, [down, across])
     groups = list(data.groupby(["source", "table", "task", "metric"], sort=False))
     shape = data[down].nunique(), data[across].nunique()
-    wide = shape[1] > 4
-    canvas, axes = panels(len(groups), 1.7 + 0.62 * shape[1], 1.2 + 0.5 * shape[0], columns=1 if wide else 2)
+    columns = 1 if shape[1] > 4 else 2
+    canvas, axes = panels(len(groups), 1.7 + 0.62 * shape[1], 1.2 + 0.5 * shape[0], columns)
     best = []
     for ax, ((_, _, task, metric), group) in zip(axes, groups, strict=True):
         mean, std = (group.pivot(index=down, columns=across, values=value) for value in ("mean", "std"))
@@ -197,8 +187,8 @@ def _grid(ax: Axes, mean: np.ndarray, std: np.ndarray, across: list, down: list,
     for i, j in zip(*np.nonzero(np.isfinite(mean)), strict=True):
         text = f"{mean[i, j]:.1f}".replace("-", "−") + (f"\n± {std[i, j]:.1f}" if np.isfinite(std[i, j]) else "")
         ax.text(j, i, text, ha="center", va="center", fontsize=7.5, color="black" if mean[i, j] > middle else "white")
-    ax.set_xticks(range(len(across)), [_tick(value) for value in across])
-    ax.set_yticks(range(len(down)), [_tick(value) for value in down])
+    for axis, values in ((ax.xaxis, across), (ax.yaxis, down)):
+        axis.set_ticks(range(len(values)), [value if isinstance(value, str) else f"{value:g}" for value in values])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.figure.colorbar(image, ax=ax, label=label, shrink=0.9).outline.set_visible(False)
@@ -212,16 +202,10 @@ def _header(group: pd.DataFrame, data: pd.DataFrame) -> str:
     return ", ".join([*parts, *([f"budget {first['budget']!r}"] if data["budget"].nunique() > 1 else [])])
 
 
-def _tick(value: object) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
-
-
 def _facts(data: pd.DataFrame, drawn: str = "error bars") -> str:
     """State data, budget, seeds and changed settings, for captions."""
     cohorts = (data_text(d, c) for d, c in zip(data["dataset"], data["cohort"], strict=True))
-    splits, budgets = (
-        listed(data[name].map(change)) for name, change in (("split", SPLIT_TITLES.get), ("budget", repr))
-    )
+    splits, budgets = listed(data["split"].map(SPLIT_TITLES)), listed(data["budget"].map(repr))
     text = f"Data: {listed(cohorts)}, {splits} split, MLP head. Budget {budgets}; {seeds_text(data['seeds'], drawn)}."
     changed = [settings for settings in data["changed"] if settings]
     return f"{text} Settings other than the paper's or the budget's: {listed(changed)}." if changed else text

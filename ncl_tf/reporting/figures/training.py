@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from ncl_tf.reporting.figures.figure import COLORS, Figure, legend_below, line_with_band, listed, over_seeds, panels
-from ncl_tf.reporting.figures.groups import by_label, evenly, facts, left_out
-from ncl_tf.reporting.sources import MissingInputError, Sources
+from ncl_tf.reporting.figures.groups import evenly, facts, left_out
+from ncl_tf.reporting.sources import MissingInputError, Sources, grouped
 from ncl_tf.runs import StoredRun
 
 TERM_TITLES = {
@@ -21,7 +21,7 @@ CURVES = {"training": ("", "-"), "validation": ("val_", "--")}
 
 def training_curves(sources: Sources) -> Figure:
     """Draw the objective, its two parts and the contrastive accuracy over the steps of training."""
-    groups = by_label([run for run in sources.runs if run.reports])
+    groups = grouped((run for run in sources.runs if run.reports), lambda run: run.label)
     if not groups:
         raise MissingInputError("a run directory with reports of its training")
     shown = evenly(groups, len(COLORS))

@@ -9,7 +9,7 @@ from typing import Any
 from ncl_tf.paper import settings
 from ncl_tf.paper.progress import duration
 from ncl_tf.reporting.report.tables import escape, header, number, settings_in_words, table
-from ncl_tf.reporting.sources import Source, without_seed
+from ncl_tf.reporting.sources import Source, grouped, without_seed
 from ncl_tf.runs import StoredRun
 
 OWN = ("cohort", "seed")  # bindings that differ between the seeds of a group, or that name places of this machine
@@ -24,9 +24,7 @@ def provenance_section(sources: Sequence[Source]) -> str:
     """Build a folded block for each group of runs that differ in the seed alone."""
     parts = []
     for source in filter(lambda source: source.output, sources):
-        groups: dict[str, list[StoredRun]] = {}
-        for run in source.finished:
-            groups.setdefault(without_seed(run.name), []).append(run)
+        groups = grouped(source.finished, lambda run: without_seed(run.name))
         parts.append(f"<h3>{escape(source.name)}</h3>{_reproduce(source.output.plan)}")
         parts += [_group(anchor(source, group), group, runs) for group, runs in groups.items()]
     single = [source for source in sources if not source.output]
@@ -72,10 +70,8 @@ def _trainings(group: str, runs: Sequence[StoredRun]) -> str:
         cells += [", then ".join(dict.fromkeys(versions))]
         cells += [f"{record['machine']['cores']} cores, {record['machine']['processor']}"]
         rows.append(_row(record["seed"], cells, f'<td><code title="{checksum}">{checksum}</code></td>'))
-    head = header(
-        ["seed", "steps", "wall time", "stopped by budget", "started", "code", "machine", "SHA-256 of the cohort"]
-    )
-    return table("Trainings", head, ["".join(rows)], f"Trainings of {group}")
+    names = ["seed", "steps", "wall time", "stopped by budget", "started", "code", "machine", "SHA-256 of the cohort"]
+    return table("Trainings", header(names), ["".join(rows)], f"Trainings of {group}")
 
 
 def _evaluations(group: str, runs: Sequence[StoredRun]) -> str:
@@ -90,10 +86,8 @@ def _evaluations(group: str, runs: Sequence[StoredRun]) -> str:
             rows.append(_row(run.record["seed"], cells, more))
     if not rows:
         return "<p>Not evaluated yet.</p>"
-    head = header(
-        ["seed", "evaluated by", "best epoch", "wall time", "all metrics, x 100, with 95 % intervals", "protocol"]
-    )
-    return table("Evaluations", head, ["".join(rows)], f"Evaluations of {group}")
+    names = ["seed", "evaluated by", "best epoch", "wall time", "all metrics, x 100, with 95 % intervals", "protocol"]
+    return table("Evaluations", header(names), ["".join(rows)], f"Evaluations of {group}")
 
 
 def _metrics(result: dict[str, Any]) -> Iterator[str]:
@@ -105,9 +99,8 @@ def _metrics(result: dict[str, Any]) -> Iterator[str]:
 
 def _commands(run: StoredRun) -> list[str]:
     """Show how to make a run again, from the configuration that lies in its directory."""
-    commands = [
-        f"bin/train --gin_file={shlex.quote(run.name)}/config.gin --gin_param=\"cohort = 'COHORT.h5'\" --run_dir=AGAIN"
-    ]
+    name = shlex.quote(run.name)
+    commands = [f"bin/train --gin_file={name}/config.gin --gin_param=\"cohort = 'COHORT.h5'\" --run_dir=AGAIN"]
     for result in run.evaluations:
         asked = result["settings"]
         flags = {name: asked[name] for name in ("task", "head")}

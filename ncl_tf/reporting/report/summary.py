@@ -90,13 +90,10 @@ def _of_table(comparison: Comparison, column: Column) -> dict[pathlib.Path, Best
         if cell.mean is not None:
             asked = planned_evaluation(comparison.table, row, column, SEEDS[0], 0)
             tuned = ", fine-tuned" * asked.settings.fine_tune
-            seeds = len(cell.values)
-            spread = (
-                f"±\N{NO-BREAK SPACE}{cell.std:.1f} over {seeds} seeds" if cell.std is not None else f"{seeds} seed"
-            )
+            over = "1 seed" if cell.std is None else f"±\N{NO-BREAK SPACE}{cell.std:.1f} over {len(cell.values)} seeds"
             paper = f"{cell.figure.mean}" if cell.figure else ""
             who = f"{row.title} with {HEAD_TITLES[column.head]} head{tuned}"
-            results[asked.path] = BestResult(cell.mean, spread, who, paper)
+            results[asked.path] = BestResult(cell.mean, over, who, paper)
     return results
 
 
@@ -133,10 +130,9 @@ def _runs(sources: Sources, evaluated: int) -> str:
     runs = sources.finished
     groups = len({without_seed(run.name) for run in runs})
     budgets = ", ".join(sorted({f"“{run.record['budget']}”" for run in runs}))
-    text = (
-        f"{_count(groups, 'method or setting', 'methods or settings')} in {_count(len(runs), 'training')} with budget "
-    )
-    text += f"{escape(budgets)}, and {_count(evaluated, 'evaluation')}."
+    methods = "method or setting" if groups == 1 else "methods or settings"
+    text = f"{groups} {methods} in {len(runs)} training{'s' * (len(runs) != 1)} with budget {escape(budgets)}, "
+    text += f"and {evaluated} evaluation{'s' * (evaluated != 1)}."
     if unfinished := [name for source in sources.folders for name in source.unfinished]:
         text += f" Left out, since they have not finished: {escape(', '.join(unfinished))}."
     return text
@@ -144,11 +140,8 @@ def _runs(sources: Sources, evaluated: int) -> str:
 
 def _best(dataset: str, task: str, metric: str, result: BestResult, compared: int, beside: bool) -> str:
     paper = f"; the paper has {result.paper}" if result.paper and beside else ""
-    among = (
-        f"the best of {compared}, chosen on the test split itself, which flatters it"
-        if compared > 1
-        else "the only one evaluated"
-    )
+    chosen = f"the best of {compared}, chosen on the test split itself, which flatters it"
+    among = chosen if compared > 1 else "the only one evaluated"
     return (
         f"{escape(task.replace('_', ' ').capitalize())} on {escape(dataset)}, test split, by {METRIC_TITLES[metric]}: "
         f"<strong>{escape(result.who)}</strong> has {number(result.value)} ({escape(result.spread + paper)}), {among}."
@@ -157,7 +150,3 @@ def _best(dataset: str, task: str, metric: str, result: BestResult, compared: in
 
 def _stays(cohort: Cohort) -> int:
     return sum(len(cohort[split].patient_windows) for split in SPLITS)
-
-
-def _count(number_: int, singular: str, plural: str = "") -> str:
-    return f"{number_} {singular if number_ == 1 else plural or singular + 's'}"

@@ -58,23 +58,16 @@ def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
         cells = f"<td>{content.seeds(row)}</td>{cells}"
         blocks.setdefault(row.block, []).append(f'<tr><th scope="row">{title}</th>{cells}</tr>')
     head = header(["", "seeds", *(content.header(column) for column in columns)])
-    caption = content.caption.replace("In brackets: the paper's figure", "Below: the paper's figure").replace(
-        "x 100", "x\N{NO-BREAK SPACE}100"
-    )
+    caption = content.caption.replace("In brackets: the paper's figure", "Below: the paper's figure")
+    caption = caption.replace("x 100", "x\N{NO-BREAK SPACE}100")
     return table(escape(caption), head, ("".join(rows) for rows in blocks.values()), content.table.title)
 
 
 def _cell(cell: Cell) -> str:
-    if cell.mean is None:
-        ours = "–"
-    else:
-        ours = f"<strong>{number(cell.mean)}</strong>" if cell.bold else number(cell.mean)
-        ours += f" ± {cell.std:.1f}" if cell.std is not None else ""
-        ours += "†" if cell.stopped_by_budget else ""
+    ours = cell.text("<strong>{}</strong>").replace("-", "–" if cell.mean is None else "−")
     if cell.figure is None:
         return f"<td>{ours}</td>"
-    paper = f"<strong>{cell.figure.mean}</strong>" if cell.figure.bold else f"{cell.figure.mean}"
-    paper += f" ± {cell.figure.std}" if cell.figure.std is not None else ""
+    paper = cell.figure.text("<strong>{}</strong>")
     difference = f", {cell.signed_difference}".replace("-", "−") if cell.signed_difference else ""
     return f'<td>{ours}<span class="below">{paper}{difference}</span></td>'
 
@@ -90,9 +83,8 @@ def single_runs(runs: Sequence[StoredRun], link: Callable[[str], str]) -> str:
         cells = "".join(f"<td{TEXT}>{escape(word)}</td>" for word in words) + f"<td>{seed}</td>"
         rows.append(f"<tr>{title}{cells}{''.join(_interval(result, name) for name in metrics)}</tr>")
     stopped = any(cut_short(result) for _, result in evaluated)
-    caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split." + (
-        " †: stopped by budget, when time or epochs ran out." * stopped
-    )
+    caption = "Single runs. x 100; below, the 95 % interval over resampled stays of the same split."
+    caption += " †: stopped by budget, when time or epochs ran out." * stopped
     head = header(["run", "evaluated by", "budget", "seed", *(METRIC_TITLES[name] for name in metrics)])
     return table(caption, head, ["".join(rows)], "Single runs")
 
@@ -132,10 +124,10 @@ def data(cohort: Cohort) -> str:
             title = f"{task}: {what}".replace("_", " ") if task else what
             rows.append(f'<tr><th scope="row">{escape(title)}</th>{cells}</tr>')
     if not paper:
-        beside = (
-            "A simulated ward, so ours alone." if cohort.simulated else "The paper has no such data, so ours alone."
+        why = "A simulated ward" if cohort.simulated else "The paper has no such data"
+        return table(
+            f"{escape(cohort.name)}. {why}, so ours alone.", header(["", *SPLITS]), ["".join(rows)], cohort.name
         )
-        return table(f"{escape(cohort.name)}. {beside}", header(["", *SPLITS]), ["".join(rows)], cohort.name)
     groups = '<tr><td></td><th scope="colgroup" colspan="3">ours</th><th scope="colgroup" colspan="3">paper</th><td></td></tr>'
     caption = f"{escape(cohort.name)}, beside the counts that the paper gives."
     return table(caption, groups + header(["", *SPLITS, *SPLITS, ""]), ["".join(rows)], cohort.name)

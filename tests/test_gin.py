@@ -178,7 +178,7 @@ def test_an_autoencoders_file_builds_and_trains_two_steps(name: str, cohorts: di
     assert not model.encoder.normalize
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     model.build((None, model.window_hours, len(cohort.columns)))
-    samples = trainer.Samples(model, cohort, "train")
+    samples = trainer.MethodSamples(model, cohort, "train")
     batches = samples.batches(bound["batch_size"], bound["seed"])
     logs = model.fit(batches, steps_per_epoch=bound["steps"], shuffle=False, verbose=0).history
     assert np.isfinite(logs["loss"]).all()
@@ -201,7 +201,7 @@ def test_an_end_to_end_file_builds_and_trains_two_steps(name: str, cohorts: dict
     share = np.nanmean(labels)
     expected = [0.5 / (1 - share), 0.5 / share] if task == "sepsis" else [1] * cohort.tasks[model.task].classes
     np.testing.assert_allclose(model.class_weights, expected, rtol=1e-6)
-    samples = trainer.Samples(model, cohort, "train")
+    samples = trainer.MethodSamples(model, cohort, "train")
     assert samples.count == np.sum(~np.isnan(labels))
     model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
     model.build((None, model.window_hours, len(cohort.columns)))

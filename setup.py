@@ -1,6 +1,7 @@
 """Packaging of ncl_tf; `make` installs it, editable, into `.venv` with the pinned versions of requirements.txt."""
 
 import pathlib
+import runpy
 
 from setuptools import find_packages, setup
 
@@ -8,7 +9,7 @@ HERE = pathlib.Path(__file__).parent
 
 setup(
     name="ncl_tf",
-    version="0.1.0",
+    version=runpy.run_path(HERE / "ncl_tf" / "version.py")["VERSION"],
     description="Neighborhood Contrastive Learning for online patient monitoring, in TensorFlow and Keras",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ncl_tf.version import VERSION
 from processes import ROOT
 
 MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 300, 60
@@ -131,3 +132,10 @@ def test_paths_in_the_architecture_exist() -> None:
     paths = re.findall(r"`((?:ncl_tf|gin|bin|data_prep|benchmarks|results|tests|docs)/[\w./]*)[^`]*`", text)
     assert len(paths) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("CITATION.cff", "CHANGELOG.md")}
+    assert re.findall(r"^version: (.*)", texts["CITATION.cff"], re.MULTILINE) == [VERSION]
+    released = re.findall(r"^date-released: (.*)", texts["CITATION.cff"], re.MULTILINE)
+    assert re.findall(r"^## (\S+) \((.*)\)", texts["CHANGELOG.md"], re.MULTILINE)[0] == (VERSION, *released)

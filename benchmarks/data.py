@@ -24,7 +24,6 @@ PREPARE = """
 from benchmarks.measure import peak_memory
 from data_prep import physionet2019
 from ncl_tf import cli
-physionet2019.define_flags()
 cli.run(lambda: (physionet2019.main(), print(peak_memory())))
 """
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 from absl import flags
 
-from ncl_tf import files
+from ncl_tf import cli, files
 from ncl_tf.data.cohort import write_cohort
 from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.describe import describe
@@ -14,10 +14,11 @@ from ncl_tf.data.splits import Split
 from ncl_tf.data.stays import Stays
 
 
-def define_flags() -> None:
-    """Define the flags of all preparation programs."""
-    flags.DEFINE_string("output", None, "File or folder to write.", required=True)
-    flags.DEFINE_bool("overwrite", False, "Replace an output that exists already.")
+def define_output() -> None:
+    """Define the flags of the output of all preparation programs; not at import, so that they follow a program's own."""
+    cli.group("Output")
+    flags.DEFINE_string("output", None, "PATH: File or folder to write.", required=True)
+    flags.DEFINE_bool("overwrite", False, "Replace an output that exists.")
 
 
 def checked_output() -> pathlib.Path:

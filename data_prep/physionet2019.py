@@ -1,16 +1,20 @@
-"""PhysioNet / Computing in Cardiology Challenge 2019 -> cohort file.
+r"""Prepares a cohort file from the PhysioNet / Computing in Cardiology Challenge 2019.
 
-Reads one `pNNNNNN.psv` per stay from folders or from the official zips (which are not unpacked to disk), cleans, scales with
-the training split's statistics and writes one HDF5 cohort.
+Reads one `pNNNNNN.psv` per stay from folders or from the official zips, without unpacking them. Implausible values become
+missing, and channels are scaled with statistics of the training split.
 
-The paper's cohort, from both training sets:
-  bin/prepare physionet2019 --source=training_setA.zip --source=training_setB.zip --output=physionet2019.h5
+Examples:
+  # the paper's cohort
+  bin/prepare physionet2019 --source=training_setA.zip \
+    --source=training_setB.zip --output=physionet2019.h5
+  # a part of the data, with a random split
+  bin/prepare physionet2019 --source=training_setA.zip --split=random \
+    --output=set_a.h5
+  # a simulated ward
+  bin/prepare physionet2019 --source=ward --split=random --output=ward.h5
 
-Any part of them, or a simulated ward, with a stratified random split (64 / 16 / 20 %):
-  bin/prepare physionet2019 --source=ward/ --split=random --seed=1 --output=ward.h5
-
-The published split (Horn et al., 2019; the default) is defined on all 40,336 stays and refuses anything else; it leaves out the
-three stays p013777, p108796 and p115810.
+The published split (Horn et al., 2019) needs all 40,336 stays, of which it leaves out p013777, p108796 and p115810. The random
+one has 64 / 16 / 20 % of the stays, stratified by sepsis.
 """
 
 import pathlib
@@ -24,30 +28,27 @@ from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.sources.physionet2019 import find_stays, read_stays
 from ncl_tf.data.splits import check_published, published_split, random_split
 
-
-def define_flags() -> None:
-    """Define the program's flags; not at import, since other programs have flags of the same names."""
-    flags.DEFINE_multi_string("source", None, "A folder of .psv files or an official zip; repeat it.", required=True)
-    flags.DEFINE_enum("split", "published", ["published", "random"], "Which split to use, see above.")
-    flags.DEFINE_integer("seed", 0, "Seed of --split=random.", lower_bound=0, upper_bound=2**32 - 1)
-    common.define_flags()
-    flags.adopt_module_key_flags(common)
+cli.group("Input")
+SOURCE = flags.DEFINE_multi_string("source", None, "PATH: A folder of .psv files or an official zip.", required=True)
+cli.group("Split")
+SPLIT = flags.DEFINE_enum("split", "published", ["published", "random"], "The split into train, val and test.")
+SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the random split.", lower_bound=0, upper_bound=2**32 - 1)
+common.define_output()
 
 
 def main() -> None:
     output = common.checked_output()
-    paths = [pathlib.Path(source) for source in flags.FLAGS.source]
-    if flags.FLAGS.split == "published":
+    paths = [pathlib.Path(source) for source in SOURCE.value]
+    if SPLIT.value == "published":
         check_published(np.array([stay for stay, _, _ in find_stays(paths)]))  # before anything is read
     stays, checksum = read_stays(paths)
     septic = stays.ever_positive()
-    if flags.FLAGS.split == "published":
+    if SPLIT.value == "published":
         split = published_split(stays.names, septic)
     else:
-        split = random_split(septic, flags.FLAGS.seed)
+        split = random_split(septic, SEED.value)
     common.write_and_summarize(output, PHYSIONET2019, stays, split, checksum)
 
 
 if __name__ == "__main__":
-    define_flags()
     cli.run(main)

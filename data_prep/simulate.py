@@ -1,16 +1,18 @@
-"""A simulated ward in the file format of a real dataset, to try everything out before you have access to patient data.
+"""Simulates a ward in the file format of a real dataset, to try everything without patient data.
 
-2,000 stays in the form of the PhysioNet 2019 challenge, sepsis in one stay of nine; takes seconds:
+The same stays, seed and form yield the same bytes, and a smaller ward is the beginning of a larger one. Scores on a simulated
+ward are for checking programs. They do not show which method is better for patients.
+
+Examples:
+  # 2,000 stays of the PhysioNet 2019 challenge, sepsis in one of nine: seconds
   bin/prepare simulate --stays=2000 --seed=1 --output=ward
+  # then prepare them
   bin/prepare physionet2019 --source=ward --split=random --output=ward.h5
+  # the MIMIC-III Benchmark, with decompensation and length of stay
+  bin/prepare simulate --form=mimic3_benchmark --output=benchmark
 
-The same in the form of the MIMIC-III Benchmark, with decompensation and length of stay:
-  bin/prepare simulate --stays=2000 --seed=1 --form=mimic3_benchmark --output=benchmark
-  bin/prepare mimic3_benchmark --source=benchmark --output=benchmark.h5
-
-The same stays, seed and form yield the same bytes, and a smaller ward is the beginning of a larger one. By design, patients
-differ from one another more than illness changes any one of them, so the change against a patient's own past is more
-informative than the last values. Scores on a simulated ward compare programs, never methods on patients.
+By design, patients differ from each other more than illness changes any one of them. So the change from a patient's own past is
+more informative than the last values.
 """
 
 import pathlib
@@ -23,11 +25,11 @@ from ncl_tf import cli
 from ncl_tf.data.simulator.ward import FORMS, write_ward
 from ncl_tf.data.sources.common import progress
 
-STAYS = flags.DEFINE_integer("stays", 2000, "Number of stays.")
-SEED = flags.DEFINE_integer("seed", 0, "Seed of the ward.")
-FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "File format to write.")
-common.define_flags()
-flags.adopt_module_key_flags(common)
+cli.group("What to simulate")
+STAYS = flags.DEFINE_integer("stays", 2000, "N: Number of stays.")
+SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the ward.")
+FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "File format.")
+common.define_output()
 
 NEXT = {
     "physionet2019": "bin/prepare physionet2019 --source={0} --split=random --output={0}.h5",

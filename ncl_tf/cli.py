@@ -1,23 +1,64 @@
-"""Start-up, `--help`, errors and exit codes of all programs."""
+"""Start-up, `--help`, errors and exit codes of all programs.
 
+A program's docstring says in paragraphs what it does, then gives "Examples:", then notes. `--help` shows its flags before the
+notes, in the groups that `group` opens. A flag's help may begin with a name for the value: "FILE: The cohort file."
+"""
+
+import difflib
+import functools
+import itertools
 import os
+import pathlib
+import re
+import shutil
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from absl import app, flags, logging
 
 from ncl_tf.errors import InputError
 
+HELP_FLAGS = {"--help", "-help", "-h", "--helpfull"}
+MOST_COLUMNS, COLUMN_OF_HELP = 100, 26
 
-def run(main: Callable[[], None]) -> None:
-    """Run `main` under absl. `--help` shows the program's docstring and flags; bad input exits with 1, Ctrl-C with 130."""
-    app.run(lambda _: _guarded(main), flags_parser=_parse_flags)
+_groups: dict[str, int] = {}  # by heading, the number of flags defined before
 
 
-def _guarded(main: Callable[[], None]) -> int:
+def group(heading: str) -> None:
+    """Show the flags that are defined from here on under this heading."""
+    _groups[heading] = len(flags.FLAGS)
+
+
+def run(main: Callable[..., None], operand: str | None = None) -> None:
+    """Run `main` under absl, with the value of the operand if it has one; bad input exits with 1, Ctrl-C with 130."""
+    app.run(lambda rest: _guarded(main, *rest[1:]), flags_parser=functools.partial(_parse_flags, operand))
+
+
+def subcommand(names: Sequence[str]) -> str:
+    """Remove the first argument from the command line and return it; it must be one of `names`."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in HELP_FLAGS:
+        _show_help(name == "--helpfull")
+    if name not in names:
+        got = name and f", got {name!r}{_nearest(name, names)}"
+        _fail(f"{_program()} needs {'one of ' * (len(names) > 1)}{', '.join(names)}{got}", True)
+    return sys.argv.pop(1)
+
+
+def show(text: str) -> None:
+    """Print a text; a reader such as `head` may close the pipe before its end."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _drop_output()
+
+
+def _guarded(main: Callable[..., None], *operands: str) -> int:
     logging.set_verbosity(logging.WARNING)
     try:
-        main()
+        main(*operands)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -29,32 +70,112 @@ def _guarded(main: Callable[[], None]) -> int:
     return 0
 
 
-def show(text: str) -> None:
-    """Print a text; a reader such as `head` may close the pipe before its end."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        _drop_output()
-
-
 def _drop_output() -> None:
     """Discard further output after the reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parse_flags(arguments: list[str]) -> list[str]:
-    if {"--help", "-help", "-h"} & set(arguments[1:]):
-        described = flags.FLAGS.main_module_help().split(":\n", 1)[1]  # without the line that names the file
-        show(f"{(sys.modules['__main__'].__doc__ or '').strip()}\n\nFlags:\n{described}")
-        sys.exit(0)
+def _parse_flags(operand: str | None, arguments: list[str]) -> list[str]:
+    if asked := HELP_FLAGS & set(arguments[1:]):
+        _show_help("--helpfull" in asked)
     try:
         rest = flags.FLAGS(arguments)
-        if len(rest) > 1:
-            raise flags.Error(f"unexpected argument {rest[1]!r}; flags are written --name=value")
+    except flags.UnrecognizedFlagError as error:
+        _fail(f"unknown flag --{error.flagname}{_nearest(error.flagname, _own_flags(), '--')}")
     except flags.Error as error:
-        message = str(error)
-        if message.endswith("must have a value other than None."):
-            message = f"{message.split('=')[0]} is required"
-        print(f"error: {message}\nRun the same command with --help for more.", file=sys.stderr)
-        sys.exit(1)
+        missing = [_usage(name)[0] for name in _own_flags() if _is_required(name) and flags.FLAGS[name].value is None]
+        if str(error).endswith("must have a value other than None."):
+            _fail(f"{_program()} needs {', '.join(missing)}", True)
+        _fail(_reworded(str(error)))
+    if operand and len(rest) == 1:
+        _fail(f"{_program()} needs {operand}", True)
+    if len(rest) > 1 + bool(operand):
+        _fail(f"unexpected argument {rest[-1]!r}; flags are written --name=value")
     return rest
+
+
+def _fail(message: str, with_examples: bool = False) -> NoReturn:
+    """Exit with an error, two commands to try if wanted, and where to read more."""
+    commands = re.findall(r"^  bin/(?:.*\\\n)*.*", _paragraphs()[1], re.MULTILINE)[: 2 * with_examples]
+    sys.exit(
+        "\n".join([f"error: {message}", *["Try:"][:with_examples], *commands, f"Run {_program()} --help for more."])
+    )
+
+
+def _nearest(name: str, names: Sequence[str], prefix: str = "") -> str:
+    return "".join(f"; did you mean {prefix}{near}?" for near in difflib.get_close_matches(name, names, 1))
+
+
+def _reworded(message: str) -> str:
+    """Say of a value that absl refuses what it must be."""
+    match = re.match(r"flag --(\w+)=(.*?): ", message)
+    if not match:
+        return message
+    parser = flags.FLAGS[match[1]].parser
+    choices = ["true", "false"] if flags.FLAGS[match[1]].boolean else getattr(parser, "enum_values", [])
+    allowed = f"one of {', '.join(choices)}" if choices else parser.syntactic_help
+    return f"--{match[1]} must be {allowed}, got {match[2]!r}"
+
+
+def _program() -> str:
+    path = pathlib.Path(sys.argv[0])
+    return f"bin/prepare {path.stem}" if path.suffix else f"bin/{path.name}"
+
+
+def _own_flags() -> list[str]:
+    """List the program's flags, without absl's."""
+    return [name for name in flags.FLAGS if not flags.FLAGS.find_module_defining_flag(name).startswith("absl.")]
+
+
+def _is_required(name: str) -> bool:
+    return any("other than None" in validator.message for validator in flags.FLAGS[name].validators)
+
+
+def _usage(name: str) -> tuple[str, str]:
+    """Return a flag as it is written, and its help."""
+    flag = flags.FLAGS[name]
+    value, text = re.match(r"(?:(\S+):\s)?(.*)", flag.help.split(";\n")[0], re.DOTALL).groups()
+    notes = ["required"] * _is_required(name) + ["repeatable"] * isinstance(flag, flags.MultiFlag)
+    if flag.default not in (None, []) and flag.default is not False and "efault" not in text:
+        notes.append(f"default: {str(flag.default).removesuffix('.0')}")
+    written = f"--{name}" if flag.boolean else f"--{name}={(value or 'VALUE').strip('<>')}"
+    return written, text + (notes and f" ({', '.join(notes)})" or "")
+
+
+def _paragraphs() -> tuple[str, str, str]:
+    """Return the parts of the main module's docstring: description, examples, notes."""
+    before, _, after = (sys.modules["__main__"].__doc__ or "").partition("\n\nExamples:\n")
+    examples, _, notes = after.partition("\n\n")
+    return before.strip(), f"Examples:\n{examples.rstrip()}", notes.strip("\n")
+
+
+def _show_help(full: bool) -> NoReturn:
+    width = min(shutil.get_terminal_size((MOST_COLUMNS, 24)).columns, MOST_COLUMNS)
+
+    def filled(text: str, indent: str = "", first: str = "") -> str:
+        return textwrap.fill(
+            text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+        )
+
+    def prose(text: str) -> list[str]:
+        """Fill paragraphs, but for blocks with indented lines."""
+        return [part if "\n  " in f"\n{part}" else filled(part) for part in text.split("\n\n") if part]
+
+    def described(name: str) -> str:
+        written, text = _usage(name)
+        indent = " " * COLUMN_OF_HELP
+        first = f"  {written}".ljust(COLUMN_OF_HELP)
+        if first.endswith(" "):
+            return filled(text, indent, first)
+        return f"{first}\n{filled(text, indent, indent)}"
+
+    description, examples, notes = _paragraphs()
+    names, own = list(flags.FLAGS), _own_flags()
+    groups = [
+        "\n".join([heading, *(described(name) for name in names[start:end] if name in own)])
+        for (heading, start), (_, end) in itertools.pairwise([*_groups.items(), ("", len(names))])
+    ]
+    app.define_help_flags()
+    others = re.findall(r"^absl\.\w+:(?:\n .*)*", flags.FLAGS.get_help(), re.MULTILINE) if full else []
+    show("\n\n".join([*prose(description), examples, *groups, *prose(notes), *others]))
+    sys.exit(0)

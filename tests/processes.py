@@ -1,11 +1,20 @@
 """Programs that tests start, watch, kill and wait for, as users do."""
 
 import pathlib
+import re
 import subprocess
 import time
 from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def flags_of(command: str) -> set[str]:
+    """Find the flags of a program in its source: flags_of("bin/train"), flags_of("bin/prepare table")."""
+    program, *source = command.split()
+    paths = [program, *(f"data_prep/{name}.py" for name in [*source, "common"] if program == "bin/prepare" and source)]
+    text = "".join((ROOT / path).read_text(encoding="utf-8") for path in paths)
+    return set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text))
 
 
 def start(arguments: list[str], folder: pathlib.Path = ROOT, **settings) -> subprocess.Popen:

@@ -15,7 +15,7 @@ import tensorflow as tf
 from benchmarks.serve import export_untrained
 from ncl_tf.data import Cohort
 from ncl_tf.reporting import readme
-from processes import ROOT, finish, start
+from processes import ROOT, finish, flags_of, start
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -93,10 +93,7 @@ def commands() -> list[str]:
 @pytest.mark.parametrize("command", commands())
 def test_commands_have_flags_and_files_of_the_project(command):
     program, source, flags = re.search(PROGRAM + r"(?: (\w+))?(.*)", command).groups()
-    text = (ROOT / program).read_text(encoding="utf-8")
-    if program == "bin/prepare":
-        text += "".join((ROOT / "data_prep" / f"{name}.py").read_text(encoding="utf-8") for name in (source, "common"))
-    known = set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text)) | {"help"}
+    known = flags_of(f"{program} {source}" if source else program) | {"help"}
     assert known > set(re.findall(r" --(\w+)", flags)), known
     assert all((ROOT / path).exists() for path in re.findall(r"gin/[\w/]+\.gin", command))
 

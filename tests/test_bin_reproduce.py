@@ -166,7 +166,7 @@ def test_a_failing_job_is_reported_and_the_others_finish(
     assert code == 1
     report = err[err.index("error: 2 of 6 jobs failed") :]
     assert f"sacl-seed1111: exit code 1; log: {output}/logs/sacl-seed1111.log; its last line: error: " in report
-    assert "holds other files than a run's" in report
+    assert f"{output}/runs/sacl-seed1111: must be new or empty" in report
     assert "sacl-seed1111-sepsis-mlp: not run: it needs sacl-seed1111" in report
     markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
     assert [line.split(" | ")[0] for line in markdown.split("\n")[2:4]] == ["| CL", "| End-to-End"]

@@ -54,9 +54,9 @@ class Channel:
             raise InputError(f"{where}: low must be below high, got {self.low} and {self.high}")
         for text, level in self.spellings.items():
             if level not in self.levels:
-                raise InputError(f"{where}: spelling {text!r} must mean one of {self._written}, got {level}")
+                raise InputError(f"{where}: spelling {text!r} must name one of {self._written}, got {level}")
             if self._folded[text.casefold()] != level:
-                raise InputError(f"{where}: spelling {text!r} must mean one level in upper and lower case, got two")
+                raise InputError(f"{where}: spelling {text!r} must name one level in upper and lower case, got two")
 
     @property
     def columns(self) -> list[str]:

@@ -86,7 +86,7 @@ def evaluate(
 def _refuse_existing(output: pathlib.Path, overwrite: bool) -> None:
     """Refuse to replace an evaluation, unless it is wanted."""
     if output.exists() and not overwrite:
-        raise InputError(f"{output}: exists already; pass --overwrite to make it anew")
+        raise InputError(f"{output}: exists already; pass --overwrite to replace it")
 
 
 def _result(
@@ -154,7 +154,7 @@ def completed(
                 f"got {value}"
             )
     if gin_params:
-        raise InputError(f"{run.folder}: End-to-End is only scored, so --gin_param={gin_params[0]!r} has no meaning")
+        raise InputError(f"{run.folder}: End-to-End is only scored, so it takes no --gin_param, got {gin_params[0]!r}")
     return own
 
 

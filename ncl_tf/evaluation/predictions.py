@@ -59,7 +59,7 @@ def write_psv(folder: pathlib.Path, scores: Scores) -> None:
         raise InputError(f"the challenge's form, psv, must have 2 classes, got {classes}; choose csv or parquet")
     for name in scores.names:
         if pathlib.PurePath(name).name != name:
-            raise InputError(f"stay '{name}' cannot name a file; choose csv or parquet")
+            raise InputError(f"stay '{name}' cannot be a file name; choose csv or parquet")
     lines = [f"{p:.6g}|{int(p > ALARM)}" for p in scores.probabilities[:, 1].tolist()]
     for name, last, length in zip(scores.names, np.cumsum(scores.lengths), scores.lengths, strict=True):
         text = "\n".join(["PredictedProbability|PredictedLabel", *lines[last - length : last], ""])
@@ -88,4 +88,4 @@ def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
         raise InputError(f"{folder}: must be a new or empty folder for --write_psv")
     for stay in stays:
         if "/" in stay:
-            raise InputError(f"--write_psv: stay {stay!r} cannot name a file, as it has a /")
+            raise InputError(f"--write_psv: stay {stay!r} cannot be a file name, as it contains a /")

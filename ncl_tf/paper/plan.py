@@ -120,7 +120,7 @@ class Plan:
             if other:
                 raise InputError(
                     f"{result}: was made with other settings than this plan's; use the same, or name another --output. "
-                    "Different are\n" + "\n".join(other)
+                    "Differences:\n" + "\n".join(other)
                 )
 
     def _chosen_params(self, training: PlannedTraining) -> list[str]:
@@ -208,7 +208,7 @@ def _check_params(params: Sequence[str]) -> None:
             )
         if (method, name) in bound:
             raise InputError(
-                f"--gin_param={param!r}: must bind {name} once for all methods and once for each; this is the second time"
+                f"--gin_param={param!r}: must bind {name} once for all methods and once for each, got it twice"
             )
         bound.add((method, name))
 

@@ -97,7 +97,7 @@ def summary(jobs: list[Job], slots: int) -> str:
 def time_left(jobs: list[Job], slots: int) -> str:
     """State the time left in words."""
     if (seconds := seconds_left(jobs, slots)) is None:
-        return "time left: unknown, until a job of each kind is done"
+        return "time left: unknown until a job of each kind is done"
     return f"time left: about {duration(seconds)}" + (f", {slots} jobs at a time" if slots > 1 else "")
 
 

@@ -113,7 +113,7 @@ def check_reachable(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
     except (OSError, OverflowError) as error:
-        raise InputError(f"--ray_address={address}: nobody listens there ({error}); is the cluster up?") from error
+        raise InputError(f"--ray_address={address}: no connection ({error}); is the cluster up?") from error
     if os.environ.get("RAY_USE_TLS"):
         return
     with grpc.insecure_channel(place) as channel:
@@ -121,5 +121,5 @@ def check_reachable(address: str) -> None:
             grpc.channel_ready_future(channel).result(SECONDS_TO_CONNECT)
         except grpc.FutureTimeoutError as error:
             raise InputError(
-                f"--ray_address={address}: who listens there does not answer as Ray does; `ray status` shows its address"
+                f"--ray_address={address}: must be the head of a Ray cluster, got another server; `ray status` shows its address"
             ) from error

@@ -29,7 +29,7 @@ def reproduce(plan: Plan, executor: Executor) -> None:
     failed = {name: why for name, why in outcomes.items() if why}
     if failed:
         raise InputError(
-            f"{len(failed)} of {len(jobs)} jobs failed; the same command tries them again\n"
+            f"{len(failed)} of {len(jobs)} jobs failed; run the same command to try them again\n"
             + "\n".join(f"  {name}: {why}" for name, why in failed.items())
         )
 

@@ -95,8 +95,8 @@ class Sources:
                 source.runs[0].require_finished()
             elif not source.finished:
                 raise InputError(
-                    f"{source.folder}: its runs/ must hold a finished training; start the same bin/reproduce command "
-                    "again, and where results/ was copied from elsewhere, look at the table itself"
+                    f"{source.folder}: its runs/ must hold a finished training; run the same bin/reproduce command again. If "
+                    "results/ was copied from elsewhere, read the table itself"
                 )
 
     @property

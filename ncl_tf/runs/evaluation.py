@@ -18,7 +18,7 @@ class EvaluationFolder(TrainingFolder):
 
     record_name = "progress.json"
     checkpoint_seconds = 10.0  # epochs of heads take fractions of a second, and a checkpoint waits for the disk
-    in_use = "another process makes this evaluation; wait for it"
+    in_use = "another process is running this evaluation; wait for it"
 
     def start(self, facts: dict[str, Any]) -> None:
         """Lock the folder, and read what an interrupted evaluation left; what other facts led to is removed.
@@ -37,7 +37,7 @@ class EvaluationFolder(TrainingFolder):
             return
         different = [name for name, value in facts.items() if before and before["facts"].get(name) != value]
         if different:
-            print(f"{self.folder}: left by an evaluation with another {', '.join(different)}, so this one starts anew")
+            print(f"{self.folder}: left by an evaluation with another {', '.join(different)}; starting over")
         self._clear()
         self.record["facts"] = facts
 

@@ -34,7 +34,7 @@ class TrainingFolder:
 
     record_name = "run.json"
     checkpoint_seconds = 0.0
-    in_use = "another process trains there; wait for it, or name another --run_dir"
+    in_use = "another process is training there; wait for it, or name another --run_dir"
 
     def __init__(self, folder: str | pathlib.Path) -> None:
         self.folder = pathlib.Path(folder)
@@ -139,7 +139,7 @@ class TrainingFolder:
             except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
                 if self.writes:
                     path.rename(path.with_suffix(".damaged"))
-                earlier = "the one before" if path != kept[0] else "the beginning: there is no other"
+                earlier = "the one before" if path != kept[0] else "the beginning, as there is no other"
                 print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
                 continue
             assign(values, path, *parts)

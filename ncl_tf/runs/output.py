@@ -65,7 +65,7 @@ class OutputFolder:
         """Refuse a folder that is for another cohort, budget or parameters, or that holds other files."""
         if not self.exists:
             if self.folder.exists() and not (self.folder.is_dir() and _names(self.folder) <= {"results"}):
-                raise InputError(f"{self.folder}: holds other files and no plan.json; name an empty or new --output")
+                raise InputError(f"{self.folder}: must be new or empty, or have a plan.json; name another --output")
             return
         other = [
             f"  {name}: {value}   (the folder has {self.plan[name]})"
@@ -74,7 +74,7 @@ class OutputFolder:
         ]
         if other:
             raise InputError(
-                f"{self.folder}: is for another plan; name another --output. Different are\n" + "\n".join(other)
+                f"{self.folder}: is for another plan; name another --output. Differences:\n" + "\n".join(other)
             )
 
     def write_plan(self, facts: Mapping[str, Any], table: str, parts: Mapping[str, Sequence]) -> None:

@@ -43,7 +43,7 @@ class Run(TrainingFolder):
             self._check_same(facts)
             return
         if self.folder.exists() and not self._is_free():
-            raise InputError(f"{self.folder}: holds other files than a run's; name an empty or new --run_dir")
+            raise InputError(f"{self.folder}: must be new or empty, or a run to resume; name another --run_dir")
         self.record = {"status": "started", "wall_seconds": 0.0, "step": 0, **facts, **environment()}
 
     def read(self) -> None:
@@ -86,7 +86,7 @@ class Run(TrainingFolder):
         if different:
             raise InputError(
                 f"{self.folder}: holds a run with another configuration; name another --run_dir, or use the same. "
-                "Different are\n" + "\n".join(different)
+                "Differences:\n" + "\n".join(different)
             )
 
     @property

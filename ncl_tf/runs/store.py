@@ -143,8 +143,8 @@ class StoredRun:
         path = pathlib.Path(given or self.setting("cohort") or "")
         if not given and not path.is_file():
             raise MissingCohortError(
-                f"{path}: no such file, and the run was trained on it; if it has moved, or the path holds for another "
-                "folder than this one, name it by --cohort"
+                f"{path}: no such file, and the run was trained on it. If it has moved, or the path is relative to another "
+                "folder, name it by --cohort"
             )
         cohort = open_cohort(path)
         if cohort.checksum != self.record["cohort_checksum"]:

@@ -16,7 +16,7 @@ INTENDED_USE = (
 )
 
 HOSPITALS = (
-    "It learned from the patients, devices and habits of documentation of the hospitals in its data; elsewhere its "
+    "It learned from the patients, devices and documentation habits of the hospitals in its data; elsewhere its "
     "probabilities can be wrong in ways that the numbers above do not show. Evaluate it on your own data first."
 )
 SIMULATED = (

@@ -78,7 +78,7 @@ class RawRows:
         for row in np.flatnonzero(~np.isfinite(hours) | (hours != np.floor(hours))):
             raise InputError(f"row {row}, channel {name}: must be a whole hour, got {hours[row]:g}")
         for row in np.flatnonzero(np.diff(hours) <= 0) + 1:
-            raise InputError(f"row {row}, channel {name}: hours must rise, got {hours[row]:g} after {hours[row - 1]:g}")
+            raise InputError(f"row {row}, channel {name}: must increase, got {hours[row]:g} after {hours[row - 1]:g}")
         return hours
 
 

@@ -48,7 +48,7 @@ def configure(gin_files: Sequence[str], gin_params: Sequence[str]) -> None:
     bound = bindings(gin.config_str())
     for name in ("cohort", "seed", "budget"):
         if (value := bound.get(f"train.{name}", f"%{name}")) != f"%{name}":
-            raise InputError(f"train.{name} = {value}: other parts need it, too; set {name} = {value} instead")
+            raise InputError(f"train.{name} = {value}: other parts use it, too; set {name} = {value} instead")
     if not re.fullmatch(r"@[\w./]+", value := bound.get("train.method", "@a")):
         raise InputError(f"train.method must be the name of a method, such as @momentum_contrast, got {value}")
     _check_used(gin_params, UsedSettings(bound))

@@ -140,7 +140,7 @@ class Together(Alone):
     def check_same(self, what: str, value: int) -> None:
         if self._sum(value) != value * self.replicas:
             raise InputError(
-                f"worker {self.part[0]}: its {what} must be that of all workers, got another one; "
+                f"worker {self.part[0]}: {what} must be the same on all workers, got another one; "
                 "start the same command on each, with one run directory in a folder that they share"
             )
 
@@ -206,7 +206,7 @@ def gather(strategy: str, wait: float = 300) -> Alone:
     else:
         raise InputError(f"strategy must be one of {', '.join(STRATEGIES)}, got {strategy!r}")
     if together.replicas == 1:
-        print(f"strategy {strategy}: there is one device, which is trained on as without a strategy")
+        print(f"strategy {strategy}: found one device, so training runs as without a strategy")
         return Alone()
     return together
 
@@ -218,7 +218,7 @@ def _connected(cluster: Cluster, wait: float) -> tf.distribute.Strategy:
         return tf.distribute.MultiWorkerMirroredStrategy()
     except (RuntimeError, *LOST) as error:
         raise InputError(
-            f"worker {cluster.index}: after {wait:g} seconds, not all workers are there ({', '.join(cluster.workers)}); "
+            f"worker {cluster.index}: not all workers joined within {wait:g} seconds ({', '.join(cluster.workers)}); "
             "all must be started within --wait seconds and be able to reach each other"
         ) from error
 

@@ -42,7 +42,7 @@ def typed(function: Callable) -> Callable:
         try:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InputError(f"{function.__name__}: {error}; a gin file or --gin_param has to bind it") from error
+            raise InputError(f"{function.__name__}: {error}; bind it in a gin file or by --gin_param") from error
         for name, value in arguments.items():
             allowed = signature.parameters[name].annotation
             if get_origin(allowed) is Sequence and not isinstance(value, list | tuple):

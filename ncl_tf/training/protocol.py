@@ -108,7 +108,7 @@ def labelled_training(
     check_classes(classes, declared, "train")
     if not len(labelled_rows(cohort["val"], position)):
         raise InputError(
-            f"{cohort.path}: task {task!r}: hours of split 'val' must be labelled for an epoch to be chosen, got none"
+            f"{cohort.path}: task {task!r}: split 'val' must have labelled hours to choose an epoch by, got none"
         )
     return rows, class_weights(classes, declared.classes, protocol.balanced and declared.kind == "binary")
 

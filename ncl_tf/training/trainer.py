@@ -181,7 +181,7 @@ def _finish(
     files.write_text(run.folder / "operative_config.gin", gin.operative_config_str())
     run.save(status="finished")
     if run.record["stopped_by_budget"]:
-        print(f"stopped by budget: {max_minutes:g} minutes are over")
+        print(f"stopped by budget, after {max_minutes:g} minutes")
     print(f"finished: {run.folder} ({run.record['wall_seconds']:.0f} s). Encoder: {run.folder / 'encoder'}")
 
 
@@ -254,8 +254,8 @@ def _announce(run: Run, cohort: Cohort, learner: WindowLearner, first: int) -> N
         print(f"  {line}")
     if group.replicas > 1:
         share = f"{size // group.replicas:,} samples of each batch"
-        print(f"  {group.replicas} replicas, {share} on each, without XLA, which cannot compile what they do together")
+        print(f"  {group.replicas} replicas, {share} on each, without XLA, which cannot compile their communication")
     if first:
         print(f"  resuming from step {first:,}")
     if model.jit_compile:
-        print("  the first step is compiled by XLA, which takes about half a minute")
+        print("  compiling the first step by XLA, which takes about half a minute")

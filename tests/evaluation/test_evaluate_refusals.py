@@ -46,9 +46,7 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(
     elsewhere = shutil.copytree(ncl_w, tmp_path / "run")
     config = (elsewhere / "config.gin").read_text().replace(str(ward_cohort), "gone.h5")
     (elsewhere / "config.gin").write_text(config)
-    with pytest.raises(
-        InputError, match=r"gone\.h5: no such file, and the run was trained on it; .*name it by --cohort"
-    ):
+    with pytest.raises(InputError, match=r"gone\.h5: no such file.* --cohort"):
         evaluate(elsewhere, EvaluationSettings())
     copy = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
     assert load_run(ncl_w, str(copy), ())[1].path == copy
@@ -88,7 +86,7 @@ def test_an_evaluation_of_that_name_is_kept(ncl_w: pathlib.Path) -> None:
     path = ncl_w / "evaluations" / "sepsis-linear-last_hour-train.json"
     evaluate(ncl_w, settings)
     before = contents(ncl_w)
-    with pytest.raises(InputError, match=f"{path.name}: exists already; pass --overwrite to make it anew"):
+    with pytest.raises(InputError, match=f"{path.name}: exists.* --overwrite"):
         evaluate(ncl_w, settings)
     assert contents(ncl_w) == before
     evaluate(ncl_w, settings, overwrite=True)

@@ -148,21 +148,21 @@ def test_bad_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -
     assert "--gpus_per_job" in (message := refusal(Ray, "auto", 1, -1)) and "got -1" in message
     assert "--cpus_per_job" in (message := refusal(Ray, "auto", 0)) and "got 0" in message
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        unused.bind(("127.0.0.1", 0))  # bound, but not listening
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        assert f"--ray_address={address}: nobody listens" in refusal(Ray, address)
+        assert f"--ray_address={address}: no connection" in refusal(Ray, address)
         monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # what auto means then: the cluster that was started last
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(f"{address}\n")
-        assert f"--ray_address={address}: nobody listens" in refusal(Ray, "auto")
+        assert f"--ray_address={address}: no connection" in refusal(Ray, "auto")
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # wins
-        assert "--ray_address=127.0.0.1:1: nobody listens" in refusal(Ray, "auto")
+        assert "--ray_address=127.0.0.1:1: no connection" in refusal(Ray, "auto")
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert f"--ray_address={address}: who listens there does not answer as Ray" in refusal(Ray, address)
+        assert f"--ray_address={address}: must be the head of a Ray cluster" in refusal(Ray, address)
     with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
         threading.Thread(target=web.serve_forever, daemon=True).start()
-        assert "does not answer as Ray" in refusal(Ray, f"127.0.0.1:{web.server_port}")
+        assert "must be the head of a Ray cluster" in refusal(Ray, f"127.0.0.1:{web.server_port}")
         web.shutdown()
 
 

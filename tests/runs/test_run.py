@@ -129,9 +129,9 @@ def test_bindings_are_read_back_whole() -> None:
 
 def test_folders_with_other_files_and_files_are_refused(tmp_path: pathlib.Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="holds other files than a run's; name an empty or new --run_dir"):
+    with pytest.raises(InputError, match=f"^{tmp_path}: .*empty.* --run_dir"):
         Run(tmp_path).open(CONFIG, FACTS)
-    with pytest.raises(InputError, match="holds other files than a run's"):
+    with pytest.raises(InputError, match=f"^{tmp_path}/notes.txt: .*empty.* --run_dir"):
         Run(tmp_path / "notes.txt").open(CONFIG, FACTS)
     below = Run(tmp_path / "notes.txt" / "run")
     below.open(CONFIG, FACTS)
@@ -150,7 +150,7 @@ def test_an_empty_folder_and_one_of_a_run_killed_at_its_start_are_free(tmp_path:
 def test_two_processes_do_not_write_into_one_folder(tmp_path: pathlib.Path) -> None:
     first, second = started(tmp_path), Run(tmp_path)
     second.open(CONFIG, FACTS)
-    with pytest.raises(InputError, match="another process trains there; wait for it, or name another --run_dir"):
+    with pytest.raises(InputError, match=f"^{tmp_path}: another process .* --run_dir"):
         second.start()
     first.close()
     second.start()
@@ -264,7 +264,7 @@ def test_with_all_checkpoints_damaged_a_run_begins_again(tmp_path: pathlib.Path,
     assert run.restore(*parts(model)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("falling back to the one before")
-    assert lines[1].endswith("falling back to the beginning: there is no other")
+    assert lines[1].partition("falling back to ")[2].startswith("the beginning")
 
 
 def test_a_checkpoint_that_cannot_be_read_now_is_not_called_damaged(tmp_path: pathlib.Path) -> None:

@@ -81,9 +81,8 @@ def test_unknown_and_missing_macros_are_refused() -> None:
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""
     )
     assert "name the file of a method first" in refusal("budgets/smoke.gin")
-    assert refusal(CL, params=(COHORT, "train.seed = 5")) == (
-        "train.seed = 5: other parts need it, too; set seed = 5 instead"
-    )
+    message = refusal(CL, params=(COHORT, "train.seed = 5"))
+    assert message.startswith("train.seed = 5: ") and message.endswith("set seed = 5 instead")
 
 
 @pytest.mark.parametrize(

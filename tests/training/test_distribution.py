@@ -139,10 +139,7 @@ def test_a_worker_that_waits_in_vain_ends_with_an_error(
     code, _, err = finish(start_worker(python, 1, ports, ward_cohort, tmp_path / "run", wait=2))
     assert code == 1
     addresses = ", ".join(f"127.0.0.1:{port}" for port in ports)
-    assert (
-        f"error: worker 1: after 2 seconds, not all workers are there ({addresses}); all must be started within --wait"
-        in err
-    )
+    assert re.search(rf"error: worker 1: .* 2 seconds \({re.escape(addresses)}\).* --wait", err)
     assert not (tmp_path / "run").exists()
 
 

@@ -147,7 +147,7 @@ def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.n
     for row in np.flatnonzero(np.isnan(time)):
         raise InputError(f"{place(row)}, column Hours: empty")
     for row in np.flatnonzero(steps < 0) + 1:
-        raise InputError(f"{place(row)}, column Hours: must not fall, got {time[row]:g} after {time[row - 1]:g}")
+        raise InputError(f"{place(row)}, column Hours: must not decrease, got {time[row]:g} after {time[row - 1]:g}")
     return lengths, time, np.stack(list(columns.values()), axis=1).astype(np.float32)
 
 

@@ -164,5 +164,5 @@ def find_fault(body: bytes, where: str, columns: Sequence[str] = COLUMNS) -> Non
         if hour != np.floor(hour):  # true of NaN, too
             raise InputError(f"{place}: must be a whole hour, got {hour:g}")
         if previous is not None and hour <= previous:
-            raise InputError(f"{place}: hours must rise, got {hour:g} after {previous:g}")
+            raise InputError(f"{place}: hours must increase, got {hour:g} after {previous:g}")
         previous = hour

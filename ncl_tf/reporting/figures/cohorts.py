@@ -8,7 +8,7 @@ from ncl_tf.reporting.figures.figure import COLORS, Figure, legend_below, listed
 from ncl_tf.reporting.figures.groups import SPLIT_TITLES, data_text
 from ncl_tf.reporting.sources import MissingInputError, Sources
 
-NEEDS = "a cohort with a task in bins, such as length of stay, by --cohort or as that of a run"
+NEEDS = "a cohort with a task in bins, such as length of stay: that of a run, or one named by --cohort"
 
 
 def length_of_stay_bins(sources: Sources) -> Figure:

@@ -56,4 +56,4 @@ def facts(groups: Iterable[Sequence[StoredRun]], drawn: str = "") -> str:
 
 def left_out(groups: Sized, shown: Sized) -> str:
     """A sentence for captions, where not all groups are shown."""
-    return f" Of {len(groups)}, {len(shown)} are shown, evenly chosen by name." if len(shown) < len(groups) else ""
+    return f" Shown are {len(shown)} of {len(groups)}, evenly chosen by name." if len(shown) < len(groups) else ""

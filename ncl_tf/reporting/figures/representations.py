@@ -39,7 +39,7 @@ def compared(sources: Sources, most: int) -> tuple[dict[str, list[StoredRun]], s
     runs = [run for run in sources.runs if run.encoder]
     if not runs:
         raise MissingInputError("a finished run directory, with its encoder")
-    groups, how = by_alpha(runs), "differ in α only"
+    groups, how = by_alpha(runs), "differ only in α"
     if not groups:
         of_one_cohort = max(grouped(runs, lambda run: run.record["cohort_checksum"]).values(), key=len)
         groups, how = grouped(of_one_cohort, lambda run: run.label), ""

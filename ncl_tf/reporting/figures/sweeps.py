@@ -153,7 +153,7 @@ def _lines(name: str, title: str, caption: str, data: pd.DataFrame) -> Figure:
         column[0].set_title(_header(panels_of_sweep[0][1], data))
         for unused in column[len(panels_of_sweep) :]:
             unused.remove()
-    alt = f"Lines over α from {data['alpha'].min():g} to {data['alpha'].max():g}. Highest are {listed(trends)}."
+    alt = f"Lines over α from {data['alpha'].min():g} to {data['alpha'].max():g}. The highest values are {listed(trends)}."
     return Figure(name, title, f"{caption} {_facts(data)}", alt, data, canvas)
 
 

@@ -69,7 +69,7 @@ def _data(cohorts: dict[str, Cohort | None]) -> str:
     parts = [tables.data(cohort) for cohort in cohorts.values() if cohort]
     parts += [
         f"<p>The cohort file with SHA-256 <code>{escape(checksum)}</code> is not where it was in training, so it is not counted "
-        "here; name its new place by <code>bin/report --cohort=FILE</code>.</p>"
+        "here; give its new path by <code>bin/report --cohort=FILE</code>.</p>"
         for checksum, cohort in cohorts.items()
         if cohort is None
     ]
@@ -81,10 +81,10 @@ def _results(sources: Sources) -> str:
     simulated = {checksum for checksum, cohort in sources.cohorts.items() if cohort and cohort.simulated}
     if wards := [source for source in sources.folders if source.finished[0].record["cohort_checksum"] in simulated]:
         every = len(wards) == len(sources.folders)
-        which = "These" if every else f"Those of {escape(', '.join(ward.name for ward in wards))}"
+        which = "These results" if every else f"Results of {escape(', '.join(ward.name for ward in wards))}"
         parts.append(
-            f'<p class="note">{which} are results on a <strong>simulated ward</strong>. They show that everything works, and '
-            "how methods compare there; they cannot be compared with the paper's figures, which are of real patients.</p>"
+            f'<p class="note">{which} come from a <strong>simulated ward</strong>. They show that the programs work. They '
+            "cannot be compared with the paper's figures, which come from real patients.</p>"
         )
     for source in sources.folders:
         groups = {without_seed(run.name) for run in source.finished}
@@ -95,7 +95,7 @@ def _results(sources: Sources) -> str:
     if evaluated:
         parts.append(tables.single_runs(evaluated, lambda name: provenance.anchor(single[name], name)))
     if not evaluated and not any(source.comparisons for source in sources.folders):
-        parts.append("<p>None yet: no run here has been evaluated; run <code>bin/evaluate --run_dir=RUN</code>.</p>")
+        parts.append("<p>None yet. To evaluate a run: <code>bin/evaluate --run_dir=RUN</code>.</p>")
     return "".join(parts)
 
 

@@ -118,7 +118,7 @@ def _data(names: dict[str, str], cohorts: dict[str, Cohort | None]) -> str:
     parts = []
     for checksum, cohort in cohorts.items():
         if cohort is None:
-            parts.append(f"{escape(names[checksum])} (its file is not at hand, so it is not counted here)")
+            parts.append(f"{escape(names[checksum])} (not counted, as its file was not found)")
         else:
             kind = "a <strong>simulated ward</strong> in the form of " if cohort.simulated else ""
             hours = sum(len(cohort[split].data) for split in SPLITS)
@@ -134,7 +134,7 @@ def _runs(sources: Sources, evaluated: int) -> str:
     text = f"{groups} {methods} in {len(runs)} training{'s' * (len(runs) != 1)} with budget {escape(budgets)}, "
     text += f"and {evaluated} evaluation{'s' * (evaluated != 1)}."
     if unfinished := [name for source in sources.folders for name in source.unfinished]:
-        text += f" Left out, since they have not finished: {escape(', '.join(unfinished))}."
+        text += f" Left out because they have not finished: {escape(', '.join(unfinished))}."
     return text
 
 

@@ -124,9 +124,9 @@ def data(cohort: Cohort) -> str:
             title = f"{task}: {what}".replace("_", " ") if task else what
             rows.append(f'<tr><th scope="row">{escape(title)}</th>{cells}</tr>')
     if not paper:
-        why = "A simulated ward" if cohort.simulated else "The paper has no such data"
+        why = "Simulated ward" if cohort.simulated else "The paper has no counts of such data"
         return table(
-            f"{escape(cohort.name)}. {why}, so ours alone.", header(["", *SPLITS]), ["".join(rows)], cohort.name
+            f"{escape(cohort.name)}. {why}: only our counts.", header(["", *SPLITS]), ["".join(rows)], cohort.name
         )
     groups = '<tr><td></td><th scope="colgroup" colspan="3">ours</th><th scope="colgroup" colspan="3">paper</th><td></td></tr>'
     caption = f"{escape(cohort.name)}, beside the counts that the paper gives."

@@ -69,7 +69,7 @@ def test_unfinished_trainings_are_refused_or_left_out_and_named(plan):
     sources = Sources([plan])
     sources.require_finished()
     assert [run.name for run in sources.finished] == ["cl-seed1111"]
-    assert "Left out, since they have not finished: ncl_w-seed1111." in summary.summary_section(sources)
+    assert "have not finished: ncl_w-seed1111." in summary.summary_section(sources)
     shutil.rmtree(plan / "runs/cl-seed1111")
     with pytest.raises(InputError, match="out: its runs/ .*finished.*bin/reproduce"):
         Sources([plan]).require_finished()
@@ -80,7 +80,7 @@ def test_without_evaluations_the_page_shows_how_to_make_them(plan):
     text = page.build_page(sources, [], patient.monitors(sources))
     for sentence in (
         "Nothing has been evaluated yet",
-        "no run here has been evaluated",
+        "To evaluate a run: <code>bin/evaluate --run_dir=RUN",
         "No classifier here can score",
     ):
         assert sentence in text
@@ -124,9 +124,9 @@ def test_simulated_wards_are_not_held_against_the_paper(ward_cohort, tmp_path):
     assert cohort.simulated
     text = page.build_page(Sources([write_run(tmp_path / "run", ward_cohort)]), [], [])
     assert "Report on simulated physionet2019<" in text
-    assert "A simulated ward, so ours alone." in text
+    assert "Simulated ward: only our" in text
     assert "25,813" not in text
-    assert "cannot be compared with the paper's figures, which are of real patients" in text
+    assert "cannot be compared with the paper's figures, which come from real patients" in text
     cohort.simulated = False
     shown = tables.data(cohort)
     counts = "".join(f"<td>{len(cohort[split].patient_windows)}</td>" for split in ("train", "val", "test"))
@@ -184,7 +184,7 @@ def test_real_and_simulated_patients_are_not_compared(ward_cohort, tmp_path):
     for dataset, run, value in (("simulated physionet2019", "ward", "40.0"), ("physionet2019", "icu", "9.0")):
         assert f"Sepsis on {dataset}, test split, by AUPRC: <strong>{run} with MLP head</strong> has {value}" in text
     assert text.count("the only one evaluated") == 2
-    assert "Those of ward are results on a <strong>simulated ward</strong>" in text
+    assert "of ward come from a <strong>simulated ward</strong>" in text
 
 
 def test_what_runs_and_figures_hold_is_escaped(ward_cohort, tmp_path):

@@ -39,8 +39,8 @@ test: $(VENV)/.installed lint  ## all tests that fit into ten minutes, two at a 
 test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it
 	$(BIN)/pytest -m slow
 
-tables: $(VENV)/.installed  ## rebuild the README's tables from results/
-	$(BIN)/python -m ncl_tf.reporting.readme
+tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from results/
+	$(BIN)/python -m ncl_tf.reporting.documents
 
 clean:  ## remove the environment and the quickstart's files
 	rm -rf $(VENV) $(WARD)

@@ -112,6 +112,10 @@ class Comparison:
     @property
     def caption(self) -> str:
         """The caption: what one must know to read the table."""
+        return self.described("In brackets: the paper's figure, and ours minus the paper's.")
+
+    def described(self, where_the_paper_is: str) -> str:
+        """Describe the table; `where_the_paper_is` says how the paper's figures are shown, if it has some."""
         seeds = _plural(self.seeds(*self.rows), "seed")
         label = f" ({self.table.label})" if self.table.label else ""
         drawn = collections.Counter(
@@ -130,7 +134,7 @@ class Comparison:
             f"x 100, mean ± std over runs. Bold: within one std of the best{among}."
         )
         if any(cell.figure for cell in self.cells.values()):
-            text += " In brackets: the paper's figure, and ours minus the paper's."
+            text += f" {where_the_paper_is}"
         if any(cell.stopped_by_budget for cell in self.cells.values()):
             text += " †: stopped by budget, when time or epochs ran out, in some of its runs."
         if self.simulated:

@@ -3,16 +3,14 @@
 import csv
 import io
 import json
-import pathlib
 import re
 
 import numpy as np
 import pytest
 
-from ncl_tf.paper import settings, tables
+from ncl_tf.paper import tables
 from ncl_tf.paper.compare import Comparison, bold
 from ncl_tf.paper.tables import Column
-from ncl_tf.reporting import readme
 
 VALUES = {  # method -> head -> auprc of each seed
     "cl": {"linear": [0.050, 0.070, 0.120], "mlp": [0.094, 0.0941, 0.0939]},
@@ -159,29 +157,3 @@ def test_heads_without_results_are_left_out() -> None:
     comparison = Comparison(tables.load_table("physionet2019"), results(only_mlp))
     assert comparison.markdown().startswith("| | seeds | AUPRC MLP | AUROC MLP | Utility MLP |\n")
     assert "(9.5 ± 0.4, -0.1)" in comparison.markdown()
-
-
-def test_readme_block_is_made_from_results(tmp_path: pathlib.Path) -> None:
-    block = "before\n<!-- physionet2019_laptop: from results/ -->\n\n<!-- end -->\nafter"
-    assert readme.build_readme(block, tmp_path) == block  # no results yet
-    path = tmp_path / "physionet2019_laptop" / "cl-seed1111" / "sepsis-mlp.json"
-    config = settings.configured(("gin/paper/physionet2019/cl.gin", "gin/budgets/laptop.gin"), ())
-    path.parent.mkdir(parents=True)
-    run = {"budget": "laptop", "dataset": "physionet2019", "cohort_checksum": "abc", "wall_seconds": 2.0}
-    result = {
-        "metrics": {"auprc": 0.09, "auroc": 0.8, "utility": 0.3},
-        "intervals": {},
-        "run": run,
-        "wall_seconds": 1.0,
-    }
-    result |= {"protocol": {"patience": 20, "max_epochs": 1000}, "best_epoch": 980, "stopped_by_budget": False}
-    result |= {"config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"}}
-    path.write_text(json.dumps(result))
-    built = readme.build_readme(block, tmp_path)
-    assert "| CL | 1 | **9.0** (9.5 ± 0.4, -0.5) | **80.0** (80.2 ± 0.4, -0.2) | **30.0** (29.7 ± 1.0, +0.3) |" in built
-    assert "or the budget's: CL batch_size = 256, rate = 0.1.)" in built  # what decides about no figure does not count
-    assert readme.build_readme(built, tmp_path) == built
-    for change in ({"metrics": {"auprc": 0.091, "auroc": 0.8, "utility": 0.3}}, {"best_epoch": 981}):
-        path.write_text(json.dumps(result | change))
-        assert readme.build_readme(built, tmp_path) != built
-    assert "**9.0**† (9.5" in readme.build_readme(built, tmp_path)  # epochs were up before patience was

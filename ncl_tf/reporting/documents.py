@@ -1,0 +1,230 @@
+"""The tables of README.md and docs/, made from results/ by `make tables`; a test fails when they differ.
+
+A page marks a table's place by `<!-- NAME: made by ... -->` and `<!-- end -->`. The names are
+
+DATASET_BUDGET, TABLE_BUDGET   a table of the paper, from results/DATASET_BUDGET, a copy of bin/reproduce's results/
+headline                       four rows of the paper's table on PhysioNet 2019
+variants                       single runs with other settings, from results/physionet2019_laptop_*
+choices                        what settings were chosen by, from results/physionet2019_laptop_choices
+benchmarks, rates, sizes       what bin/benchmark measured, from results/benchmark_*.json
+"""
+
+import functools
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ncl_tf import files
+from ncl_tf.paper import compare, plan, tables
+from ncl_tf.paper import results as paper_results
+from ncl_tf.runs.configuration import bindings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MAIN = "physionet2019_laptop"
+HEADLINE = ("cl", "ncl_w", "end_to_end", "ncl_y")
+AUTHORS = "gin/authors_code.gin"
+FORMS = ("readable", "readable with XLA", "fast")
+METRICS = ("auprc", "auroc", "utility")
+TIMED = {
+    "step": "training step",
+    "objective": "objective with gradient",
+    "encoder": "encoder",
+    "embed": "embedding",
+    "evaluate": "epoch of head training",
+    "data": "windows from the pipeline (readable: a numpy loop)",
+}
+PAPER_COLUMNS = "Beside ours: the paper's figure."
+
+
+def pages() -> list[pathlib.Path]:
+    """List the documents that may hold tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def fill(text: str, results: pathlib.Path) -> str:
+    """Make every table of a document anew between `<!-- NAME: ... -->` and `<!-- end -->`."""
+    makers: dict[str, Callable[[pathlib.Path], str]] = {
+        f"{table}_{budget}": functools.partial(reproduced, table, budget)
+        for table in tables.names()
+        for budget in plan.budgets()
+    }
+    for maker in (headline, variants, choices, benchmarks, rates, sizes):
+        makers[maker.__name__] = maker
+
+    def replace(match: re.Match[str]) -> str:
+        return f"{match[1]}\n{makers[match[2]](results)}\n<!-- end -->"
+
+    return re.sub(r"(<!-- (\w+): [^>]*-->)\n.*?<!-- end -->", replace, text, flags=re.DOTALL)
+
+
+def reproduced(name: str, budget: str, results: pathlib.Path) -> str:
+    """A table of the paper with the results of `bin/reproduce`, from results/DATASET_BUDGET; empty where there are none."""
+    table = tables.load_table(name)
+    rows = paper_results.rows(results / f"{table.dataset}_{budget}", table)
+    if not rows:
+        return ""
+    comparison = compare.Comparison(table, rows)
+    return f"{_beside_the_paper(comparison, '**{}**')}\n\n({comparison.described(PAPER_COLUMNS)})"
+
+
+def headline(results: pathlib.Path) -> str:
+    """The results on PhysioNet 2019 that a reader wants first: four methods with the MLP head, beside the paper's."""
+    table = tables.load_table("physionet2019").narrowed(list(HEADLINE), ["mlp"])
+    comparison = compare.Comparison(table, paper_results.rows(results / MAIN, table))
+    note = "PhysioNet 2019, test split, MLP head, x 100: mean ± std over seeds, ours at a reduced budget, beside the paper's"
+    dagger = "; †: stopped by budget" * any(cell.stopped_by_budget for cell in comparison.cells.values())
+    return f"{_beside_the_paper(comparison, '{}')}\n\n({note}{dagger}.)"
+
+
+def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
+    """Write a comparison with a line for each row and head, and the paper's figures, where it has some, beside ours."""
+    table = comparison.table
+    lines = list(dict.fromkeys((column.labels, column.task, column.head) for column in table.columns))
+    varied = [index for index in range(3) if len({line[index] for line in lines}) > 1]
+    metrics = list(dict.fromkeys(column.metric for column in table.columns))
+    paper = any(cell.figure for cell in comparison.cells.values())
+    header = ["", *(("labels", "task", "head")[index] for index in varied), "seeds"]
+    header += [title for metric in metrics for title in (compare.METRIC_TITLES[metric], *["paper"] * paper)]
+    body = []
+    for labels, task, head in lines:
+        kind = (f"{labels:.0%}", task.replace("_", " "), compare.HEAD_TITLES[head])
+        for row in comparison.rows:
+            cells = [comparison.cells.get((row.name, tables.Column(task, metric, head, labels))) for metric in metrics]
+            seeds = {cell.seeds for cell in cells if cell and cell.values}
+            if not seeds:
+                continue
+            texts = [
+                text
+                for cell in cells
+                for text in (cell.text(bold) if cell else "", *[_figure(cell and cell.figure)] * paper)
+            ]
+            body.append([row.title, *(kind[index] for index in varied), str(max(seeds)), *texts])
+    return _markdown(header, body)
+
+
+def variants(results: pathlib.Path) -> str:
+    """Single runs with other settings than the laptop budget's, beside the same seed at that budget and the paper."""
+    table = tables.load_table("physionet2019")
+    found: dict[tuple, dict[str, dict]] = {}  # row and seed -> setting -> head -> metrics
+    for folder in (results / MAIN, *sorted(results.glob(f"{MAIN}_*"))):
+        for result in paper_results.rows(folder, table):
+            setting = "the laptop budget" if folder.name == MAIN else _setting(result)
+            of_row = found.setdefault((result["row"], result["seed"]), {})
+            of_row.setdefault(setting, {})[result["head"]] = result["metrics"]
+    body = []
+    for (name, _), of_row in found.items():
+        if len(of_row) > 1:
+            (row,) = (row for row in table.rows if row.name == name)
+            body.append([row.title, "the paper", *map(_figure, row.figures)])
+            for setting, metrics in of_row.items():
+                cells = (f"{100 * metrics[column.head][column.metric]:.1f}" for column in table.columns)
+                body.append([row.title, setting, *cells])
+    titles = (f"{compare.METRIC_TITLES[column.metric]} {compare.HEAD_TITLES[column.head]}" for column in table.columns)
+    note = "Test split, x 100; ours with one seed, the same for all. All other settings are those of the laptop budget."
+    return f"{_markdown(['', 'setting', *titles], body)}\n\n({note})"
+
+
+def _setting(result: dict[str, Any]) -> str:
+    """Name the settings that a result has in place of its row's and its budget's: 'steps = 36000'."""
+    text = re.sub(r" *#.*", "", (ROOT / AUTHORS).read_text(encoding="utf-8"))
+    if result["changed"] == {name: value for name, value in bindings(text).items() if name in text and "." in name}:
+        return f"`{AUTHORS}`"
+    return ", ".join(f"{name} = {value}" for name, value in result["changed"].items())
+
+
+def choices(results: pathlib.Path) -> str:
+    """The validation figures that batch size, number of steps and End-to-End's learning rate were chosen by."""
+    body = []
+    for path in sorted((results / f"{MAIN}_choices").glob("*.json")):
+        known = files.read_json(path)
+        config, epochs = known["config"], known.get("reports")
+        if epochs:
+            best = min(epochs, key=lambda report: report["val_loss"])
+            loss = f"{best['val_loss']:.3f}, epoch {best['epoch']} of {epochs[-1]['epoch']}"
+            body.append(["End-to-End", f"rate = {config['rate']}", "", "", "", loss])
+        else:
+            metrics = (f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS)
+            body.append(["CL, MLP head", f"{int(config['steps']):,} steps of {config['batch_size']}", *metrics, ""])
+    header = ["", "setting", *(compare.METRIC_TITLES[metric] for metric in METRICS), "lowest loss"]
+    return f"{_markdown(header, body)}\n\n(Validation split, one seed; metrics x 100. The loss is class-weighted.)"
+
+
+def benchmarks(results: pathlib.Path) -> str:
+    """What the readable forms cost, and the fast ones."""
+    body, note = [], ""
+    for name, row in _measured(results):
+        if "readable s" in row:
+            body.append([f"{TIMED[name]}, {row[name]}", *(_seconds_and_memory(row, form) for form in FORMS)])
+        elif "readable windows/s" in row:
+            rates = (f"{row[rate]:,.0f} per second" if (rate := f"{form} windows/s") in row else "" for form in FORMS)
+            body.append([TIMED[name], *rates])
+        else:
+            continue
+        body[-1].append(f"{row['ratio']:.1f}")
+        if "embedding once s" in row:
+            note = (
+                f"Epochs of heads: readable is {row['measured share of readable']:.0%} of an epoch through the frozen fast "
+                f"encoder, scaled; fast is on embeddings, which are computed once, in {row['embedding once s']:.0f} s. "
+            )
+    note += "Seconds are medians; memory is the process's peak. Each line was measured in one run."
+    return f"{_markdown(['', *FORMS, 'readable / fast'], body)}\n\n({note} {_machines(results)})"
+
+
+def rates(results: pathlib.Path) -> str:
+    """How fast data is prepared and exported models score."""
+    body = []
+    for name, row in _measured(results):
+        if "GiB" in row:
+            body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
+        elif "hours/s" in row:
+            body.append([row[name], f"{row['hours/s']:,.0f} hours per second"])
+        elif "p99 ms" in row:
+            body.append([row[name], f"median {row['p50 ms']:.1f} ms, 99th percentile {row['p99 ms']:.1f} ms"])
+    return f"{_markdown(['', 'measured'], body)}\n\n({_machines(results)})"
+
+
+def sizes(results: pathlib.Path) -> str:
+    """What a training step of the fast form costs by batch size and queue size."""
+    steps = [row for name, row in _measured(results) if name == "step" and row["step"] == "n_w, w = 12"]
+    body = [
+        [f"{row['batch']:,}", f"{row['queue']:,}", _seconds_and_memory(row, "fast")]
+        for row in sorted(steps, key=lambda row: (row["batch"], row["queue"]))
+    ]
+    return f"{_markdown(['batch size', 'queue size', 'training step'], body)}\n\n({_machines(results)})"
+
+
+def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of all measurements with the name of their benchmark."""
+    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "serve"):
+        path = results / f"benchmark_{name}.json"
+        if path.exists():
+            yield from ((name, row) for row in files.read_json(path)["rows"])
+
+
+def _machines(results: pathlib.Path) -> str:
+    machines = (files.read_json(path)["machine"] for path in results.glob("benchmark_*.json"))
+    return "; ".join(sorted({f"{machine['cores']} cores, {machine['processor']}." for machine in machines}))
+
+
+def _seconds_and_memory(row: dict[str, Any], form: str) -> str:
+    if f"{form} s" not in row:
+        return ""
+    memory = f", {row[f'{form} GiB']:.1f} GiB" if f"{form} GiB" in row else ""
+    return f"{row[f'{form} s']:.3g} s{memory}"
+
+
+def _figure(figure: tables.PaperFigure | None) -> str:
+    return figure.text() if figure else ""
+
+
+def _markdown(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:
+    """Write a table as GitHub's Markdown."""
+    header = list(header)
+    lines = [header, ["---"] * len(header), *map(list, body)]
+    return "\n".join(re.sub(r"(?<=\|)  (?=\|)", " ", f"| {' | '.join(line)} |") for line in lines)
+
+
+if __name__ == "__main__":
+    for page in pages():
+        files.write_text(page, fill(page.read_text(encoding="utf-8"), ROOT / "results"))

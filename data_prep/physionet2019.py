@@ -13,8 +13,8 @@ Examples:
   # a simulated ward
   bin/prepare physionet2019 --source=ward --split=random --output=ward.h5
 
-The published split (Horn et al., 2019) needs all 40,336 stays, of which it leaves out p013777, p108796 and p115810. The random
-one has 64 / 16 / 20 % of the stays, stratified by sepsis.
+The published split (Horn et al., 2019) needs all 40,336 stays and leaves out three of them: p013777, p108796 and p115810. The
+random split has 64 / 16 / 20 % of the stays, stratified by sepsis.
 """
 
 import pathlib

@@ -4,7 +4,7 @@ The same stays, seed and form yield the same bytes, and a smaller ward is the be
 ward are for checking programs. They do not show which method is better for patients.
 
 Examples:
-  # 2,000 stays of the PhysioNet 2019 challenge, sepsis in one of nine: seconds
+  # 2,000 stays in the form of PhysioNet 2019, one of nine with sepsis: seconds
   bin/prepare simulate --stays=2000 --seed=1 --output=ward
   # then prepare them
   bin/prepare physionet2019 --source=ward --split=random --output=ward.h5

@@ -107,7 +107,7 @@ def _nearest(name: str, names: Sequence[str], prefix: str = "") -> str:
 
 
 def _reworded(message: str) -> str:
-    """Say of a value that absl refuses what it must be."""
+    """Reword absl's error about a value: what it must be, and what it is."""
     match = re.match(r"flag --(\w+)=(.*?): ", message)
     if not match:
         return message

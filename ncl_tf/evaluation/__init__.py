@@ -1,1 +1,1 @@
-"""Judging representations: metrics, heads on frozen or fine-tuned encoders, limited labels."""
+"""Evaluation of representations: metrics, heads on frozen or fine-tuned encoders, limited labels."""

@@ -45,7 +45,8 @@ class RawPreprocessor(tf.Module):
     def fill(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
         """Fill forward within each stay: [N, R] -> [N, R]; `hour` [N] int32 counts from the stay's first row."""
         values = tf.transpose(rows)
-        measured = ~tf.math.is_nan(values)
+        # True but for NaN. TensorFlow would move ~is_nan before the transposition, of which oneDNN then prints an error.
+        measured = values <= np.inf
         # Number the measurements through all channels: each hour's value is the one with the number reached so far ...
         number = tf.reshape(tf.cumsum(tf.cast(tf.reshape(measured, [-1]), tf.int32)), tf.shape(values))
         filled = tf.gather(tf.concat([[np.nan], tf.boolean_mask(values, measured)], 0), number)

@@ -30,20 +30,12 @@ cli.group("Input")
 SOURCE = flags.DEFINE_string("source", None, "PATH: The multitask folder, or a tar file of it.", required=True)
 common.define_output()
 cli.group("Differences between paper and code")
-LABEL_ROW = flags.DEFINE_enum(
-    "label_row", "same", ["same", "next"], "The row that carries the label of hour j: j, or j + 1."
-)
+LABEL_ROW = flags.DEFINE_enum("label_row", "same", ["same", "next"], "Row with the label of hour j: j, or j + 1.")
 BEFORE = flags.DEFINE_enum(
-    "before_first_event",
-    "missing",
-    ["missing", "carry_back"],
-    "Values of hours before the first event: missing, or those of that event.",
+    "before_first_event", "missing", ["missing", "carry_back"], "Hours before the first event: missing, or its values."
 )
 CATEGORICAL = flags.DEFINE_enum(
-    "categorical",
-    "declare",
-    ["declare", "guess"],
-    "Categorical channels: those declared, or all with at most 25 distinct whole numbers.",
+    "categorical", "declare", ["declare", "guess"], "Those declared, or channels of at most 25 distinct whole numbers."
 )
 
 

@@ -57,13 +57,7 @@ from ncl_tf.data.sources.table import read_schema, read_stays
 cli.group("Input")
 SOURCE = flags.DEFINE_string("source", None, "FILE: The hourly table, .csv or .parquet.", required=True)
 SCHEMA = flags.DEFINE_string("schema", None, "FILE: The schema, .toml; see below.", required=True)
-SEED = flags.DEFINE_integer(
-    "seed",
-    0,
-    "N: Seed of the random split, if the schema names no split column.",
-    lower_bound=0,
-    upper_bound=2**32 - 1,
-)
+SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the random split.", lower_bound=0, upper_bound=2**32 - 1)
 common.define_output()
 
 

@@ -96,10 +96,9 @@ def _parse_flags(operand: str | None, arguments: list[str]) -> list[str]:
 
 def _fail(message: str, with_examples: bool = False) -> NoReturn:
     """Exit with an error, two commands to try if wanted, and where to read more."""
-    commands = re.findall(r"^  bin/(?:.*\\\n)*.*", _paragraphs()[1], re.MULTILINE)[: 2 * with_examples]
-    sys.exit(
-        "\n".join([f"error: {message}", *["Try:"][:with_examples], *commands, f"Run {_program()} --help for more."])
-    )
+    commands = re.findall(r"^  bin/(?:.*\\\n)*.*", _paragraphs()[1], re.MULTILINE)
+    examples = ["Try:", *commands[:2]] if with_examples else []
+    sys.exit("\n".join([f"error: {message}", *examples, f"Run {_program()} --help for more."]))
 
 
 def _nearest(name: str, names: Sequence[str], prefix: str = "") -> str:
@@ -153,9 +152,8 @@ def _show_help(full: bool) -> NoReturn:
     width = min(shutil.get_terminal_size((MOST_COLUMNS, 24)).columns, MOST_COLUMNS)
 
     def filled(text: str, indent: str = "", first: str = "") -> str:
-        return textwrap.fill(
-            text, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
-        )
+        settings = {"break_on_hyphens": False, "break_long_words": False}
+        return textwrap.fill(text, width, initial_indent=first, subsequent_indent=indent, **settings)
 
     def prose(text: str) -> list[str]:
         """Fill paragraphs, but for blocks with indented lines."""
@@ -165,9 +163,7 @@ def _show_help(full: bool) -> NoReturn:
         written, text = _usage(name)
         indent = " " * COLUMN_OF_HELP
         first = f"  {written}".ljust(COLUMN_OF_HELP)
-        if first.endswith(" "):
-            return filled(text, indent, first)
-        return f"{first}\n{filled(text, indent, indent)}"
+        return filled(text, indent, first) if first.endswith(" ") else f"{first}\n{filled(text, indent, indent)}"
 
     description, examples, notes = _paragraphs()
     names, own = list(flags.FLAGS), _own_flags()

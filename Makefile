@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WARD   := runs/quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint tables clean
+.PHONY: help quickstart test test-slow lint tables docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -14,7 +14,7 @@ help:  ## show this list
 $(VENV)/.installed: requirements.txt setup.py
 	$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	  || { echo "error: ncl_tf needs Python 3.11 to 3.13; choose one with: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@echo "installing the pinned versions into $(VENV): some 770 MB to download, 3 GB on the disk; it takes minutes"
+	@echo "installing the pinned versions into $(VENV): some 800 MB to download, 3 GB on the disk; it takes minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --requirement requirements.txt
 	$(BIN)/pip install --quiet --no-deps --editable .
@@ -42,5 +42,11 @@ test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ra
 tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from results/
 	$(BIN)/python -m ncl_tf.reporting.documents
 
-clean:  ## remove the environment and the quickstart's files
-	rm -rf $(VENV) $(WARD)
+docs: $(VENV)/.installed  ## draw the pictures and build the documentation into site/; after `make quickstart`, with new screenshots
+	$(BIN)/python -m docs.pictures
+	$(BIN)/python -m docs.screenshots
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "done: $(BIN)/python -m http.server --directory site shows it at http://localhost:8000"
+
+clean:  ## remove the environment, the quickstart's files and the built documentation
+	rm -rf $(VENV) $(WARD) site

@@ -6,6 +6,7 @@ import runpy
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
+DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1"]
 
 setup(
     name="ncl_tf",
@@ -36,6 +37,7 @@ setup(
     ],
     extras_require={
         "cluster": ["grpcio>=1.60,<2", "ray>=2.40,<3"],
-        "test": ["import-linter>=2", "pytest>=8", "pytest-xdist>=3.6", "ray>=2.40,<3", "ruff>=0.6"],
+        "docs": DOCS,
+        "test": [*DOCS, "import-linter>=2", "pytest>=8", "pytest-xdist>=3.6", "ray>=2.40,<3", "ruff>=0.6"],
     },
 )

@@ -42,7 +42,8 @@ class Method(keras.Model):
 
     Attributes:
         early_stopping: how long it is trained, if its validation loss decides; None: a given number of steps.
-        queue_size, keys_per_sample: keys that are kept, and enqueued for each sample; 0 for methods without a queue.
+        queue_size: keys that are kept; 0 for methods without a queue.
+        keys_per_sample: keys that are enqueued for each sample; 0 for methods without a queue.
     """
 
     early_stopping: EarlyStopping | None = None

@@ -38,8 +38,10 @@ class MomentumContrast(Method):
     """Two views per sample, encoder against momentum encoder, a queue of keys, and L_NCL between them.
 
     Args:
-        encoder, projector: f_e and h_e, trained.
-        momentum_encoder, momentum_projector: f_m and h_m, which follow them.
+        encoder: f_e, trained.
+        projector: h_e, trained.
+        momentum_encoder: f_m, which follows the encoder.
+        momentum_projector: h_m, which follows the projector.
         augmentation: makes a view.
         objective: L_NCL, readable or fast.
         momentum: rho in [0, 1).

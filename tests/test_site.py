@@ -1,0 +1,58 @@
+"""The documentation site: built without a warning, complete in itself."""
+
+import html.parser
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from processes import ROOT
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+LOADS = {"src", "srcset", "poster", "data"}  # attributes that a browser follows by itself; href only of <link>
+
+
+class Loaded(html.parser.HTMLParser):
+    """Collects what a browser loads for a page, links to click aside."""
+
+    def __init__(self, page: pathlib.Path) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value for name, value in attributes if name in LOADS or (tag, name) == ("link", "href")]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    return folder
+
+
+def test_every_page_is_built(site: pathlib.Path) -> None:
+    assert {page.stem for page in PAGES} <= {page.stem for page in site.glob("*.html")}
+
+
+def test_the_site_loads_nothing_from_the_network(site: pathlib.Path) -> None:
+    loaded = [address for page in site.rglob("*.html") for address in Loaded(page).addresses]
+    assert any(address.endswith(".css") for address in loaded)
+    styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
+    loaded += re.findall(r"url\(\s*['\"]?([^'\")]+)", styles) + re.findall(r"@import\s+['\"]([^'\"]+)", styles)
+    assert [address for address in loaded if re.match(r"(https?:)?//", address)] == []
+    mermaid = [page.name for page in site.glob("*.html") if 'class="mermaid"' in page.read_text(encoding="utf-8")]
+    assert mermaid == []  # the theme would fetch what draws it
+
+
+def test_the_api_page_shows_docstrings(site: pathlib.Path) -> None:
+    text = (site / "api.html").read_text(encoding="utf-8")
+    names = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(names) > 10
+    assert [name for name in names if f'id="{name}"' not in text] == []

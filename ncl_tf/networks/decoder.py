@@ -43,7 +43,6 @@ class Decoder(keras.Model):
         static_columns, dynamic_columns: of a window, to be reconstructed.
         hours: of the sequence.
         filters, kernel_size, dilations: of the mirrored encoder; its `dilations` in their own order.
-        name: first part of the variables' paths.
     """
 
     def __init__(
@@ -54,13 +53,12 @@ class Decoder(keras.Model):
         filters: int = 64,
         kernel_size: int = 2,
         dilations: Sequence[int] = (1, 2, 4, 8, 16),
-        name: str = "decoder",
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(name="decoder")
         steps = 1 + 2 * (kernel_size - 1) * sum(dilations)
         if not 1 <= hours <= steps:
             raise InputError(
-                f"{name}: hours must be 1 to {steps}, as far as kernel_size {kernel_size} and dilations {tuple(dilations)} "
+                f"{self.name}: hours must be 1 to {steps}, as far as kernel_size {kernel_size} and dilations {tuple(dilations)} "
                 f"reach, got {hours}"
             )
         self.static_columns, self.dynamic_columns, self.hours = static_columns, dynamic_columns, hours

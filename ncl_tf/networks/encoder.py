@@ -101,24 +101,11 @@ class Encoder(keras.Model):
         state = self._last_step(windows[:, :, self.static_columns :])
         return self.represent(state, windows[:, -1, : self.static_columns])
 
-    def sequence(self, windows: tf.Tensor) -> tf.Tensor:
-        """Represent every hour as if it were the last: [B, T, C] -> [B, T, size].
-
-        The static values are those of the window's last hour throughout.
-        """
-        steps = self.tcn(windows[:, :, self.static_columns :])
-        static = windows[:, -1:, : self.static_columns]
-        return self.represent(steps, tf.repeat(static, tf.shape(steps)[1], axis=1))
-
     def stays(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
-        """Represent every hour of whole stays by the window that ends with it.
+        """Represent every hour of whole stays by the window that ends with it: -> [N, size].
 
-        Args:
-            rows: [N, C], the prepared hours of any number of stays, stay after stay.
-            hour: [N] int32, hours since the stay's first row.
-
-        Returns:
-            [N, size], the output of `call` for the windows.
+        The rows [N, C] are the prepared hours of any number of stays, stay after stay; `hour` [N] int32 counts from the stay's
+        first row.
         """
         return self(every_window(rows, hour, self.history))
 
@@ -134,8 +121,7 @@ class Encoder(keras.Model):
         An encoder that is evaluated on parts of a batch averages over these parts.
 
         Args:
-            function: tensors [b, ...] -> means over b samples, for any b; the first one is the loss.
-            samples: nested tensors [B, ...].
+            function: nested tensors [b, ...] -> means over b samples, for any b; the first one is the loss.
             variables: with respect to which the loss will be differentiated; none: without gradients.
             kind: the named tuple that the function returns.
         """
@@ -147,7 +133,7 @@ class Encoder(keras.Model):
         return self.tcn(dynamic)[:, -1]
 
     def represent(self, state: tf.Tensor, static: tf.Tensor) -> tf.Tensor:
-        """Merge the TCN's state with the static values: [..., filters], [..., static] -> [..., size]."""
+        """Merge the TCN's state with the static values: [B, filters], [B, static] -> [B, size]."""
         merged = self.norm(self.merge(tf.concat([state, static], axis=-1)))
         return l2_normalize(merged) if self.normalize else merged
 
@@ -178,11 +164,7 @@ class Projector(keras.Model):
 
 
 def _number_norms_within_blocks(tcn: TCN) -> None:
-    """Give the TCN's normalization weights paths that are the same whenever and wherever the TCN is built.
-
-    keras-tcn leaves its LayerNormalization layers unnamed, so Keras numbers them through the whole process
-    ("layer_normalization_7"), and names of optimizer slots and checkpoints would depend on what was built before.
-    """
+    """Give the TCN's normalization weights paths that do not depend on what was built before; see `rename_variable`."""
     for block in tcn.residual_blocks:
         for index, norm in enumerate(block.layer_norm_layers):
             for variable in norm.weights:

@@ -33,16 +33,10 @@ class Head(keras.Sequential):
 
 
 def class_weights(classes: np.ndarray, count: int, balanced: bool) -> np.ndarray:
-    """Weight of each class in the loss, [count] float32: 1, or balanced: 0.5/(1 - p) and 0.5/p for prevalence p.
-
-    For more than two classes the balanced weight is 1 / (count * share of the class).
-    """
+    """Weight of each class in the loss, [count] float32: 1, or balanced, of two: 0.5/(1 - p) and 0.5/p for prevalence p."""
     if not balanced:
         return np.ones(count, np.float32)
     share = np.bincount(classes, minlength=count) / len(classes)
-    missing = np.flatnonzero(share == 0)
-    if len(missing):
-        raise InputError(f"no training hour has class {missing[0]}, so the classes cannot be balanced")
     return (1 / (count * share)).astype(np.float32)
 
 

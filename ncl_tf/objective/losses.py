@@ -82,14 +82,7 @@ class Objective:
 
 
 class Contrast(NamedTuple):
-    """The objective against given keys, for any part of its anchors.
-
-    Attributes:
-        objective: L_NCL.
-        keys: q, [K, D].
-        key_attributes: of the keys, [K].
-        anchors: all anchors; slice them like their projections.
-    """
+    """The objective against given keys q [K, D], for any part of its anchors; slice `anchors` like their projections."""
 
     objective: Objective
     keys: tf.Tensor

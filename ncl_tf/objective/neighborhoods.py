@@ -79,11 +79,7 @@ class SameLabel:
 
 @dataclass(frozen=True)
 class DecayingWithin:
-    """A soft n_w, not in the paper: within a stay, the membership is 0.5 ** (|t_i - t_k| / half_life).
-
-    Attributes:
-        half_life: hours after which the membership has halved.
-    """
+    """A soft n_w, not in the paper: within a stay, the membership is 0.5 ** (|t_i - t_k| / half_life), in hours."""
 
     half_life: float
 

@@ -32,8 +32,6 @@ def test_class_weights_by_hand():
     classes = np.array([0] * 9 + [1])
     np.testing.assert_allclose(class_weights(classes, 2, balanced=True), [0.5 / 0.9, 0.5 / 0.1], rtol=1e-6)
     np.testing.assert_array_equal(class_weights(classes, 2, balanced=False), [1, 1])
-    with pytest.raises(InputError, match="class 2"):
-        class_weights(classes, 3, balanced=True)
 
 
 def test_cross_entropy_by_hand():

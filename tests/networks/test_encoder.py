@@ -76,9 +76,8 @@ def test_equals_slow_network(settings, kind):
     encoder = build_encoder(1, kind=kind, **settings)
     windows = random_windows(1)
     dilations, stacks = settings.get("dilations", (1, 2, 4, 8, 16)), settings.get("stacks", 1)
-    expected = np.stack([slow_representations(encoder, window, dilations, stacks) for window in windows])
-    np.testing.assert_allclose(encoder(windows), expected[:, -1], atol=1e-5)
-    np.testing.assert_allclose(encoder.sequence(windows), expected, atol=1e-5)
+    expected = np.stack([slow_representations(encoder, window, dilations, stacks)[-1] for window in windows])
+    np.testing.assert_allclose(encoder(windows), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [Encoder, FastEncoder])
@@ -128,18 +127,6 @@ def test_receptive_field_is_63_hours(seed):
             changed[:, : 100 - back + 1] += 5
         difference = np.abs(encoder(changed) - reference).max(axis=1)
         assert np.all(difference > 1e-5) if matters else np.all(difference == 0)
-
-
-def test_sequence_ignores_the_future_and_equals_the_encoder_on_the_truncated_window():
-    encoder = build_encoder(5)
-    windows = random_windows(5)
-    windows[:, :, :STATIC] = windows[:, -1:, :STATIC]
-    sequence = encoder.sequence(windows).numpy()
-    for t in (0, 1, 20, 46, 47):
-        np.testing.assert_allclose(encoder(windows[:, : t + 1]), sequence[:, t], atol=1e-5)
-        changed = windows.copy()
-        changed[:, t + 1 :, STATIC:] += 3
-        np.testing.assert_array_equal(encoder.sequence(changed)[:, : t + 1], sequence[:, : t + 1])
 
 
 def test_static_values_are_those_of_the_last_hour():

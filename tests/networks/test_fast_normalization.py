@@ -45,13 +45,6 @@ def test_is_the_formula():
     )
 
 
-@pytest.mark.parametrize("settings", [{"axis": 1}, {"center": False}, {"scale": False}, {"axis": [1, 2]}])
-def test_unusual_layers_are_called_themselves(settings):
-    norm = built(4, **settings)
-    x = tf.constant(np.random.default_rng(1).normal(size=(5, 3, 4)), tf.float32)
-    np.testing.assert_array_equal(normalize(norm, x), norm(x))
-
-
 def test_constant_rows_have_finite_gradients():
     norm = built(8)
     outputs, *gradients = outputs_and_gradients(lambda x: normalize(norm, x), tf.zeros([2, 8]), norm)

@@ -18,42 +18,20 @@ from tcn.tcn import ResidualBlock
 from ncl_tf.networks.fast.normalization import normalize
 
 
-def supports(tcn: TCN, training: bool | None = False) -> bool:
-    """Return whether `last_step` can skip steps of this layer; otherwise it runs the layer itself."""
-    return (
-        tcn.padding == "causal"
-        and not tcn.go_backwards
-        and not tcn.use_batch_norm
-        and not (training and tcn.dropout_rate > 0)
-        and tcn.compute_dtype == tcn.variable_dtype
-    )
-
-
-def last_step(tcn: TCN, inputs: tf.Tensor, training: bool | None = False) -> tf.Tensor:
+def last_step(tcn: TCN, inputs: tf.Tensor) -> tf.Tensor:
     """Return the layer's output at the last step, computed with the layer's own weights.
 
     Args:
-        tcn: the layer; built here if it is not yet.
+        tcn: the layer, built, as `Encoder` makes it: causal, without skip connections, batch normalization or dropout.
         inputs: [B, T, C]; B may be unknown.
-        training: whether dropout is on.
 
     Returns:
-        [B, filters], equal to `tcn(inputs)[:, -1]` of a layer with `return_sequences=True`.
+        [B, filters], equal to `tcn(inputs)[:, -1]`.
     """
-    if not tcn.built:
-        tcn.build(inputs.shape)
-    if inputs.shape[1] is None or not supports(tcn, training):
-        outputs = tcn(inputs, training=training)
-        return outputs[:, -1] if tcn.return_sequences else outputs
-
-    length = inputs.shape[1]
-    x, have = tf.cast(inputs, tcn.compute_dtype), range(length)
-    skips = []
-    for block, want in zip(tcn.residual_blocks, _needed_after_each_block(tcn, length), strict=True):
-        x, skip = _residual_block(block, x, have, want)
-        skips.append(skip[:, -1])
-        have = want
-    return tf.add_n(skips) if tcn.use_skip_connections else x[:, -1]
+    x, have = inputs, range(inputs.shape[1])
+    for block, want in zip(tcn.residual_blocks, _needed_after_each_block(tcn, len(have)), strict=True):
+        x, have = _residual_block(block, x, have, want), want
+    return x[:, -1]
 
 
 def _needed_after_each_block(tcn: TCN, length: int) -> list[range]:
@@ -65,12 +43,8 @@ def _needed_after_each_block(tcn: TCN, length: int) -> list[range]:
     return needed[::-1]
 
 
-def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range) -> tuple[tf.Tensor, tf.Tensor]:
-    """Compute one block at the steps `want` from its input `x` [B, len(have), C] at the steps `have`.
-
-    Returns:
-        The block's output and its skip connection, [B, len(want), filters] each.
-    """
+def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range) -> tf.Tensor:
+    """Compute one block: its input at the steps `have`, [B, len(have), C] -> its output at `want`, [B, len(want), filters]."""
     _, second = _convolutions(block)
     y, steps, following = x, have, iter((_taps(second, want), want))
     for layer in block.layers:
@@ -84,7 +58,7 @@ def _residual_block(block: ResidualBlock, x: tf.Tensor, have: range, want: range
     residual, match = _select(x, have, want), block.shape_match_conv
     if isinstance(match, layers.Conv1D):
         residual = _convolve(match, residual, want, want)
-    return block.final_activation(residual + y), y
+    return block.final_activation(residual + y)
 
 
 def _convolutions(block: ResidualBlock) -> list[layers.Conv1D]:

@@ -9,10 +9,7 @@ from keras import layers
 
 
 def normalize(norm: layers.LayerNormalization, x: tf.Tensor) -> tf.Tensor:
-    """Return `norm(x)` for x [..., C], computed with the layer's own weights; layers with unusual settings are called."""
-    usual = list(norm.axis) == [-1] and norm.center and norm.scale and not norm.rms_scaling
-    if not usual or x.shape[-1] is None:
-        return norm(x)
+    """Return `norm(x)` for x [..., C] of a layer with the settings of Keras, computed with the layer's own weights."""
     rows = tf.reshape(x, [-1, x.shape[-1]])
     return tf.reshape(_normalized(rows, norm.gamma, norm.beta, norm.epsilon), tf.shape(x))
 

@@ -26,13 +26,8 @@ def default_size() -> int:
 def map_in_pieces(function: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, size: int | None = None) -> tf.Tensor:
     """Return `function(inputs)` of a function that treats the samples of a batch independently of each other.
 
-    Args:
-        function: [b, ...] -> [b, D], for any number b of samples; may use variables.
-        inputs: [B, ...]. Where B is unknown or at most `size`, the function is simply called.
-        size: samples in a piece, at the most; None: `default_size`.
-
-    Returns:
-        [B, D].
+    The function maps [b, ...] -> [b, D], for any number b of samples, and may use variables. Where the number of inputs [B, ...]
+    is unknown or at most `size`, the samples in a piece, it is simply called.
     """
     batch, size = inputs.shape[0], size or default_size()
     if batch is None or batch <= size:
@@ -51,16 +46,10 @@ def means_in_pieces(
     kind: type[Means],
     size: int | None = None,
 ) -> Means:
-    """Return `function(samples)` of a function whose outputs are means over the samples.
+    """Return `function(samples)` of a function whose outputs are means over the samples; see `Encoder.means`.
 
-    Only the first output, the loss, has a gradient, and only with respect to the variables.
-
-    Args:
-        function: tensors [b, ...] -> a named tuple of scalars, for any number b of samples.
-        samples: nested tensors [B, ...]. Where B is unknown or at most `size`, the function is simply called.
-        variables: with respect to which the loss will be differentiated.
-        kind: the named tuple that the function returns.
-        size: samples in a piece; None: `default_size`.
+    Only the first output, the loss, has a gradient, and only with respect to the variables. Where the number of samples is
+    unknown or at most `size`, those in a piece, the function is simply called.
     """
     flat = tf.nest.flatten(samples)
     batch, size = flat[0].shape[0], size or default_size()
@@ -68,7 +57,10 @@ def means_in_pieces(
         return function(samples)
 
     def add(start: int | tf.Tensor, length: int, means: Means, gradients: list[tf.Tensor]):
-        piece = tf.nest.pack_sequence_as(samples, [_slice(values, start, length) for values in flat])
+        parts = [
+            tf.slice(values, [start, *[0] * (values.shape.rank - 1)], [length, *values.shape[1:]]) for values in flat
+        ]  # with a shape that XLA knows
+        piece = tf.nest.pack_sequence_as(samples, parts)
         with tf.GradientTape() as tape:
             of_piece = function(piece)
         of_variables = tape.gradient(of_piece[0], variables)
@@ -96,8 +88,3 @@ def means_in_pieces(
         for variable, gradient in zip(variables, gradients, strict=True)
     )
     return kind(sum(zeros_with_gradients, means[0]), *means[1:])
-
-
-def _slice(values: tf.Tensor, start: int | tf.Tensor, length: int) -> tf.Tensor:
-    """Return `values[start : start + length]` with a shape that XLA knows."""
-    return tf.slice(values, [start, *[0] * (values.shape.rank - 1)], [length, *values.shape[1:]])

@@ -19,14 +19,8 @@ from tcn import TCN
 def last_steps(tcn: TCN, rows: tf.Tensor, hour: tf.Tensor, history: int) -> tf.Tensor:
     """Return the layer's output at the last step of each hour's window, computed with the layer's own weights.
 
-    Args:
-        tcn: the layer, built, of a kind that `ncl_tf.networks.fast.last_step.supports`, without skip connections.
-        rows: [N, C], the hours of any number of stays, stay after stay.
-        hour: [N] int32, hours since the stay's first row.
-        history: hours of a window.
-
-    Returns:
-        [N, filters], equal to `last_step` of the windows [N, history, C], zero before the stay's first row.
+    Returns [N, filters], equal to `last_step` of the windows [N, history, C], zero before the stay's first row. The rows [N, C]
+    are the hours of any number of stays, stay after stay; `hour` [N] int32 counts from the stay's first row.
     """
     x = _Input(rows, _Hours(hour, history))
     for block in tcn.residual_blocks:

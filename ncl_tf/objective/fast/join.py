@@ -13,14 +13,21 @@ from ncl_tf.objective.neighborhoods import Attributes, Intersection, Neighborhoo
 
 
 class StayJoin(NamedTuple):
-    """A neighborhood that a join can find: the same stay, at most `reach` hours apart, optionally with the same label."""
+    """Finds neighbors of the same stay, at most `reach` hours apart, optionally with the same label, among sorted keys.
+
+    Attributes:
+        order: [K] int32, the keys' indices, sorted by stay and hour.
+        places: [K] int64, what they are sorted by.
+    """
 
     reach: int
     same_label: bool
+    order: tf.Tensor
+    places: tf.Tensor
 
     @classmethod
-    def of(cls, neighborhood: Neighborhood) -> StayJoin | None:
-        """Return the join for n_w, or for an intersection of n_w and n_Y; None for any other neighborhood.
+    def of(cls, neighborhood: Neighborhood, keys: Attributes) -> StayJoin | None:
+        """Sort keys [K] for n_w, or for an intersection of n_w and n_Y; None for any other neighborhood.
 
         A subclass counts as another neighborhood, since it may have redefined the membership.
         """
@@ -29,82 +36,38 @@ class StayJoin(NamedTuple):
         labels = [part for part in parts if type(part) is SameLabel]
         if not windows or len(windows) + len(labels) < len(parts):
             return None
-        return cls(min(_reach(window) for window in windows), bool(labels))
+        places = _place(keys.stay, keys.hour)
+        order = tf.argsort(places, stable=True)
+        return cls(min(map(_reach, windows)), bool(labels), order, tf.gather(places, order))
 
-    def ranges(self, anchors: Attributes, keys: Sorted) -> Ranges:
-        """Find every anchor's neighbors among the sorted keys."""
+    def ranges(self, anchors: Attributes) -> tuple[tf.Tensor, tf.Tensor]:
+        """Find every anchor's neighbors in `order`: the place of the first one and that after the last one, [A] int32 each."""
         hour = tf.cast(anchors.hour, tf.int64)
         earliest = _place(anchors.stay, tf.maximum(hour - self.reach, tf.int32.min))
         latest = _place(anchors.stay, tf.minimum(hour + self.reach, tf.int32.max))
-        return Ranges(keys.order, _count_below(keys.places, earliest), _count_below(keys.places, latest + 1))
+        return _count_below(self.places, earliest), _count_below(self.places, latest + 1)
 
     def neighbors(
-        self,
-        ranges: Ranges,
-        projections: tf.Tensor,
-        anchors: Attributes,
-        keys: Keys,
+        self, first: tf.Tensor, end: tf.Tensor, projections: tf.Tensor, anchors: Attributes, keys: Keys
     ) -> Neighbors:
         """Sum over all neighbors except the own other view: one key per anchor at a time, up to the longest range.
 
-        Args:
-            ranges: of `self.ranges`.
-            projections: p / tau, [A, D].
-            anchors: attributes of the anchors, [A].
-            keys: the keys.
+        `first` and `end` are those of `ranges`; the projections [A, D] are p / tau.
         """
 
         def add_next(step: tf.Tensor, found: Neighbors) -> tuple[tf.Tensor, Neighbors]:
-            place = ranges.first + step
-            index = tf.gather(ranges.order, tf.minimum(place, tf.size(ranges.order) - 1))
-            member = (place < ranges.end) & (index != keys.own) & (index != keys.other)
+            place = first + step
+            index = tf.gather(self.order, tf.minimum(place, tf.size(self.order) - 1))
+            member = (place < end) & (index != keys.own) & (index != keys.other)
             member &= tf.gather(keys.attributes.stay, index) >= 0
             if self.same_label:
                 member &= (anchors.label == tf.gather(keys.attributes.label, index)) & (anchors.label >= 0)
             key = tf.gather(keys.vectors, index)
             return step + 1, found + Neighbors.one(tf.reduce_sum(projections * key, axis=1), key, member)
 
-        score = tf.zeros_like(projections[:, 0])
+        score, longest = tf.zeros_like(projections[:, 0]), tf.reduce_max(end - first)
         nobody = Neighbors.one(score, tf.zeros_like(projections), tf.zeros_like(score, tf.bool))
-        return tf.while_loop(lambda step, _: step < ranges.longest, add_next, (0, nobody))[1]
-
-
-class Sorted(NamedTuple):
-    """Keys sorted by stay and hour.
-
-    Attributes:
-        order: [K] int32, the keys' indices, sorted.
-        places: [K] int64, what they are sorted by.
-    """
-
-    order: tf.Tensor
-    places: tf.Tensor
-
-    @classmethod
-    def of(cls, keys: Attributes) -> Sorted:
-        """Sort keys with these attributes [K]."""
-        places = _place(keys.stay, keys.hour)
-        order = tf.argsort(places, stable=True)
-        return cls(order, tf.gather(places, order))
-
-
-class Ranges(NamedTuple):
-    """Ranges of the anchors' neighbors among the keys sorted by stay and hour.
-
-    Attributes:
-        order: [K] int32, the keys' indices, sorted.
-        first: [A] int32, the first neighbor's place in `order`.
-        end: [A] int32, the place after the last one's.
-    """
-
-    order: tf.Tensor
-    first: tf.Tensor
-    end: tf.Tensor
-
-    @property
-    def longest(self) -> tf.Tensor:
-        """The length of the longest range."""
-        return tf.reduce_max(self.end - self.first)
+        return tf.while_loop(lambda step, _: step < longest, add_next, (0, nobody))[1]
 
 
 def _reach(window: SameStayWithin) -> int:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from ncl_tf.errors import InputError
-from ncl_tf.objective.fast.join import Sorted, StayJoin
-from ncl_tf.objective.fast.scan import Found, Keys, Scan, shared_label
+from ncl_tf.objective.fast.join import StayJoin
+from ncl_tf.objective.fast.scan import Found, Keys, Scan
 from ncl_tf.objective.fast.sums import Neighbors
 from ncl_tf.objective.losses import Anchors, Objective, Terms
 from ncl_tf.objective.neighborhoods import Attributes, Neighborhood, SameLabel
@@ -58,8 +58,6 @@ class FastContrast(NamedTuple):
     """The objective against sorted keys, for any part of its anchors.
 
     Attributes:
-        objective: L_NCL.
-        search: finds the sums over the sorted keys.
         anchors: all anchors, with `own` and `other` as the sorted keys are numbered; slice them like their projections.
     """
 
@@ -105,39 +103,29 @@ class Search(NamedTuple):
         neighborhood: n(x_i, x_k).
         chunk: how many keys are compared with the anchors at a time.
         join: finds neighbors without comparing every anchor with every key; None if the neighborhood has no such form.
-        sorted: the keys as the join needs them; None without a join.
     """
 
     keys: Keys
     neighborhood: Neighborhood
     chunk: int
-    join: StayJoin | None = None
-    sorted: Sorted | None = None
+    join: StayJoin | None
 
     @classmethod
     def of(cls, keys: Keys, neighborhood: Neighborhood, chunk: int) -> Search:
         """Sort the keys as the neighborhood needs them, once for all anchors."""
-        join = StayJoin.of(neighborhood)
-        if join is not None:
-            return cls(keys, neighborhood, chunk, join, Sorted.of(keys.attributes))
-        return cls(keys.sorted_by_label() if type(neighborhood) is SameLabel else keys, neighborhood, chunk)
+        join = StayJoin.of(neighborhood, keys.attributes)
+        return cls(keys.sorted_by_label() if type(neighborhood) is SameLabel else keys, neighborhood, chunk, join)
 
     def __call__(self, scaled: tf.Tensor, anchors: Attributes, other_view: Neighbors) -> Found:
-        """Sum over all keys and over the neighbors of some anchors.
-
-        Args:
-            scaled: p / tau, [A, D].
-            anchors: their attributes, [A].
-            other_view: the neighbor that every anchor has.
-        """
+        """Sum over all keys and over the neighbors of some anchors, p / tau [A, D]; each has its other view as a neighbor."""
         if self.join is not None:
-            ranges = self.join.ranges(anchors, self.sorted)
+            first, end = self.join.ranges(anchors)
             return tf.cond(
-                ranges.longest * KEYS_PER_JOINED <= self.keys.size,
+                tf.reduce_max(end - first) * KEYS_PER_JOINED <= self.keys.size,
                 lambda: Scan(scaled, anchors)(
-                    self.keys, other_view + self.join.neighbors(ranges, scaled, anchors, self.keys), self.chunk
+                    self.keys, other_view + self.join.neighbors(first, end, scaled, anchors, self.keys), self.chunk
                 ),
                 lambda: Scan(scaled, anchors, self.neighborhood)(self.keys, other_view, self.chunk),
             )
-        shared = shared_label if type(self.neighborhood) is SameLabel else None
-        return Scan(scaled, anchors, self.neighborhood, shared)(self.keys, other_view, self.chunk)
+        by_label = type(self.neighborhood) is SameLabel
+        return Scan(scaled, anchors, self.neighborhood, by_label)(self.keys, other_view, self.chunk)

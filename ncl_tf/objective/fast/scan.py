@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -75,9 +74,6 @@ class Found(NamedTuple):
     neighbors: Neighbors
 
 
-SharedMembership = Callable[[Attributes, Attributes], tuple[tf.Tensor, tf.Tensor]]
-
-
 class Scan(NamedTuple):
     """A pass over keys.
 
@@ -85,14 +81,13 @@ class Scan(NamedTuple):
         projections: p / tau, [A, D].
         anchors: attributes of the anchors, [A].
         neighborhood: n(x_i, x_k); None: all neighbors are known before the pass.
-        shared: (anchors [A], keys [C]) -> whether every one of these keys has the same neighbors among the anchors,
-            and then which, [A] bool; None: unknown. Where it is true, sums over neighbors cost nothing.
+        by_label: whether it is n_Y and the keys are sorted by label: sums over neighbors of keys with one label cost nothing.
     """
 
     projections: tf.Tensor
     anchors: Attributes
     neighborhood: Neighborhood | None = None
-    shared: SharedMembership | None = None
+    by_label: bool = False
 
     def __call__(self, keys: Keys, known: Neighbors, chunk: int) -> Found:
         """Sum over all keys, `chunk` at a time, adding to the neighbors already known (at least the other views)."""
@@ -112,12 +107,12 @@ class Scan(NamedTuple):
     def _compare(self, keys: Keys, inside: tf.Tensor, found: Found) -> Found:
         """Add one chunk of keys; `inside` [C] is false for padding."""
         scores = tf.matmul(self.projections, keys.vectors, transpose_b=True)
-        if self.neighborhood is not None and self.shared is None:
+        if self.neighborhood is not None and not self.by_label:
             return self._carefully(scores, keys, inside, found)
         special = keys.any_view() | ~inside[-1]
         member = None
-        if self.shared is not None:
-            known, member = self.shared(self.anchors, keys.attributes)
+        if self.by_label:
+            known, member = shared_label(self.anchors, keys.attributes)
             special |= ~known
         return tf.cond(
             special,
@@ -153,6 +148,6 @@ def label_of_known(attributes: Attributes) -> tf.Tensor:
 
 
 def shared_label(anchors: Attributes, keys: Attributes) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return n_Y of keys that all have one label, and whether they do: see `Scan.shared`."""
+    """Return whether all keys [C] have one label and, if so, which anchors have it, too: [A] bool."""
     labels = label_of_known(keys)
     return tf.reduce_all(labels == labels[0]), (anchors.label == labels[0]) & (labels[0] >= 0)

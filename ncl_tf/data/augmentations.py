@@ -27,9 +27,6 @@ class Draws:
     All numbers are computed from integer draws: TensorFlow and XLA agree on those bit for bit, not on floats.
 
     Args:
-        seed: the run's seed.
-        step: the training step, an integer or a scalar tensor.
-        view: which of the views.
         first: index of the first local sample in the global batch.
         total: size of the global batch; None: the local batch is all there is.
         blocks: how many times the samples occur one after the other; both views of a batch are 2 blocks.
@@ -125,7 +122,7 @@ class HistoryCutout(keras.layers.Layer):
         self.hours = hours
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Refuses windows [batch, hours, columns] in which nothing but the cutout would be left."""
+        """Refuse windows [batch, hours, columns] in which nothing but the cutout would be left."""
         if not self.hours < input_shape[1]:
             raise InputError(
                 f"HistoryCutout: hours must be below those of a window, {input_shape[1]}, got {self.hours}; raise history, "
@@ -166,8 +163,7 @@ class HistoryCrop(keras.layers.Layer):
 class GaussianNoise(keras.layers.Layer):
     """Adds noise that is constant over the window, except to zeros: they are padding or imputed.
 
-    Args:
-        std: of the normal distribution, truncated at 2 std, that each sample and channel draws from.
+    Each sample and channel draws it from a normal distribution with this `std`, truncated at 2 std.
     """
 
     def __init__(self, std: float = 0.1, **kwargs) -> None:
@@ -182,11 +178,7 @@ class GaussianNoise(keras.layers.Layer):
 
 
 class ChannelDropout(keras.layers.Layer):
-    """Zeroes whole channels.
-
-    Args:
-        rate: probability of each sample's each channel.
-    """
+    """Zeroes whole channels, each channel of each sample with probability `rate`."""
 
     def __init__(self, rate: float = 0.2, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -197,11 +189,7 @@ class ChannelDropout(keras.layers.Layer):
 
 
 class StaticDropout(keras.layers.Layer):
-    """Zeroes static columns over the whole window and scales the others by 1 / (1 - rate), as Keras' Dropout does.
-
-    Args:
-        rate: probability of each sample's each column, below 1.
-    """
+    """Zeroes static columns, each with probability `rate`, and scales the others by 1 / (1 - rate), as Keras' Dropout does."""
 
     def __init__(self, rate: float = 0.5, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -244,7 +232,7 @@ class Augmentation(keras.layers.Layer):
         self.static_columns = static_columns
 
     def build(self, input_shape: Sequence[int | None]) -> None:
-        """Builds the layers for windows of shape [batch, hours, columns], which refuse those that they cannot augment."""
+        """Build the layers for windows of shape [batch, hours, columns], which refuse those that they cannot augment."""
         for layer in self.layers:
             layer.build(input_shape)
 

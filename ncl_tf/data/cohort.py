@@ -71,7 +71,6 @@ class Cohort:
     """A cohort file, opened for reading; splits are read when first asked for.
 
     Attributes:
-      path: the file.
       name: the dataset's name.
       columns: names of the prepared columns.
       static_columns: how many of them, the first ones, are static.

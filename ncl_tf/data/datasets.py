@@ -55,45 +55,33 @@ PHYSIONET2019 = Dataset(
     hour="ICULOS",
 )
 
-# Both spellings of the two charting systems behind MIMIC-III, CareVue and MetaVision.
-_EYE = {
-    "None": 1,
-    "1 No Response": 1,
-    "To Pain": 2,
-    "2 To pain": 2,
-    "To Speech": 3,
-    "3 To speech": 3,
-    "Spontaneously": 4,
-    "4 Spontaneously": 4,
-}
-_MOTOR = {
-    "No response": 1,
-    "1 No Response": 1,
-    "Abnormal extension": 2,
-    "2 Abnorm extensn": 2,
-    "Abnormal Flexion": 3,
-    "3 Abnorm flexion": 3,
-    "Flex-withdraws": 4,
-    "4 Flex-withdraws": 4,
-    "Localizes Pain": 5,
-    "5 Localizes Pain": 5,
-    "Obeys Commands": 6,
-    "6 Obeys Commands": 6,
-}
-_VERBAL = {
-    "No Response": 1,
-    "1 No Response": 1,
-    "No Response-ETT": 1,
-    "1.0 ET/Trach": 1,
-    "Incomprehensible sounds": 2,
-    "2 Incomp sounds": 2,
-    "Inappropriate Words": 3,
-    "3 Inapprop words": 3,
-    "Confused": 4,
-    "4 Confused": 4,
-    "Oriented": 5,
-    "5 Oriented": 5,
-}
+
+def _spellings(*levels: tuple[str, ...]) -> dict[str, int]:
+    """Number the levels of a score from 1 up: level by level, its texts in CareVue and MetaVision, the systems of MIMIC-III."""
+    return {text: level for level, texts in enumerate(levels, start=1) for text in texts}
+
+
+_EYE = _spellings(
+    ("None", "1 No Response"),
+    ("To Pain", "2 To pain"),
+    ("To Speech", "3 To speech"),
+    ("Spontaneously", "4 Spontaneously"),
+)
+_MOTOR = _spellings(
+    ("No response", "1 No Response"),
+    ("Abnormal extension", "2 Abnorm extensn"),
+    ("Abnormal Flexion", "3 Abnorm flexion"),
+    ("Flex-withdraws", "4 Flex-withdraws"),
+    ("Localizes Pain", "5 Localizes Pain"),
+    ("Obeys Commands", "6 Obeys Commands"),
+)
+_VERBAL = _spellings(
+    ("No Response", "1 No Response", "No Response-ETT", "1.0 ET/Trach"),
+    ("Incomprehensible sounds", "2 Incomp sounds"),
+    ("Inappropriate Words", "3 Inapprop words"),
+    ("Confused", "4 Confused"),
+    ("Oriented", "5 Oriented"),
+)
 
 
 def _levels(first: int, last: int) -> tuple[float, ...]:

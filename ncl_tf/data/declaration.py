@@ -171,13 +171,9 @@ class Dataset:
         """How many of the prepared columns are static; they are the first ones."""
         return sum(len(channel.columns) for channel in self.channels if channel.static)
 
-    def to_json(self) -> dict[str, Any]:
-        """Convert to plain values."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Dataset":
-        """Convert back from the result of `to_json`."""
+        """Convert back from the result of `dataclasses.asdict`."""
         channels = tuple(Channel(**{**c, "levels": tuple(c["levels"])}) for c in value["channels"])
         tasks = tuple(Task(**{**t, "edges": tuple(t["edges"])}) for t in value["tasks"])
         return cls(value["name"], channels, tasks, value["hour"])

@@ -34,17 +34,12 @@ class Stays:
     ) -> "Stays":
         """Make stays from rows at whole hours, rising within each stay; missing hours become rows without values or labels.
 
-        Args:
-          names, lengths: [stays] identifier and number of rows.
-          hours: [rows] whole hours.
-          values: [rows, channels]; labels: [rows, tasks].
+        Stays have names and numbers of rows, [stays]; rows have hours [rows], values [rows, channels] and labels [rows, tasks].
         """
         last = np.cumsum(lengths) - 1
         ends = hours[last - lengths + 1], hours[last]
-        too_long = (
-            ends[1].astype(np.float64) - ends[0] >= LONGEST_STAY
-        )  # before rounding: some do not fit into an integer
-        for stay in np.flatnonzero(too_long):
+        hours_apart = ends[1].astype(np.float64) - ends[0]  # before rounding: some do not fit into an integer
+        for stay in np.flatnonzero(hours_apart >= LONGEST_STAY):
             raise InputError(
                 f"stay {names[stay]}: must have at most {LONGEST_STAY} hours, got hours {ends[0][stay]:.0f} to "
                 f"{ends[1][stay]:.0f}"
@@ -102,10 +97,8 @@ def hourly_grid(
 
     Args:
       stay: [events] index of the stay, events of one stay in order of time.
-      time: [events] hours, fractional.
-      values: [events, channels], NaN where not measured.
-      first_hours: [stays] hour of the first row of each stay.
-      lengths: [stays] number of hourly rows of each stay.
+      time: [events] hours, fractional; values: [events, channels], NaN where not measured.
+      first_hours, lengths: [stays] hour of the first row, and number of hourly rows, of each stay.
 
     Returns:
       [sum of lengths, channels] float32, column-major.

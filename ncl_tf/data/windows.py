@@ -19,12 +19,9 @@ class Windows:
     """
 
     def __init__(self, split: SplitData, history: int, part: tuple[int, int] = (0, 1)) -> None:
-        """Put a split's table where the graph can gather from it.
+        """Put a split's table where the graph can gather windows of `history` hours from it.
 
-        Args:
-            split: the prepared hours.
-            history: hours of a window.
-            part: which part of every batch to make, and of how many; workers that train together each make one.
+        `part` is which part of every training batch to make, and of how many; workers that train together each make one.
         """
         if history < 1:
             raise InputError(f"history must be 1 hour or more, got {history}")
@@ -77,19 +74,13 @@ class Windows:
             raise InputError(f"batch_size must be 1 or more, got {batch_size}")
         rows = np.arange(self.hours) if rows is None else rows
         chosen = tf.data.Dataset.from_tensor_slices(rows.astype(np.int32)).batch(batch_size)
-        shares = chosen.map(lambda batch: share_of(batch, *self._part))
-        return _prefetched(shares.map(self.gather, num_parallel_calls=2, deterministic=True))
+        return _prefetched(chosen.map(self.gather, num_parallel_calls=2, deterministic=True))
 
     def stretch(self, start: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Gather consecutive hours, for encoders that compute what windows have in common only once.
+        """Gather `size` hours from row `start` on, for encoders that compute what windows have in common only once.
 
-        Args:
-            start: row of the first hour, scalar int32.
-            size: number of hours.
-
-        Returns:
-            rows [history - 1 + size, columns], beginning as far before `start` as its window reaches, zero outside the
-            split, and hour [history - 1 + size] int32, since the stay's first of these rows.
+        Returns rows [history - 1 + size, columns], beginning as far before `start` as its window reaches, zero outside the
+        split, and hour [history - 1 + size] int32, since the stay's first of these rows.
         """
         rows = tf.range(1 - self.history, size) + start
         inside = (rows >= 0) & (rows < self.hours)

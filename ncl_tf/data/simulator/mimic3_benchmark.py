@@ -5,6 +5,7 @@ Events lie in three parts of each hour: the nurse's chart, then labs, then what 
 
 import numpy as np
 
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK
 from ncl_tf.data.simulator.physiology import draw_patients, noise, vitals_and_labs
 from ncl_tf.data.simulator.texts import StayFile, tables, texts
 
@@ -35,22 +36,7 @@ NUMBERS = {
 }
 COMA_RATE = 0.27  # of the chart's rows; the three scores are taken together
 
-# Spellings of the levels from 1 up in the two charting systems, CareVue and MetaVision.
-COMA_SCALE = {
-    "Glascow coma scale eye opening": (
-        ("None", "To Pain", "To Speech", "Spontaneously"),
-        ("1 No Response", "2 To pain", "3 To speech", "4 Spontaneously"),
-    ),
-    "Glascow coma scale motor response": (
-        ("No response", "Abnormal extension", "Abnormal Flexion", "Flex-withdraws", "Localizes Pain", "Obeys Commands"),
-        ("1 No Response", "2 Abnorm extensn", "3 Abnorm flexion", "4 Flex-withdraws", "5 Localizes Pain",
-         "6 Obeys Commands"),
-    ),
-    "Glascow coma scale verbal response": (
-        ("No Response-ETT", "Incomprehensible sounds", "Inappropriate Words", "Confused", "Oriented"),
-        ("1.0 ET/Trach", "2 Incomp sounds", "3 Inapprop words", "4 Confused", "5 Oriented"),
-    ),
-}  # fmt: skip
+COMA_SCALE = {channel.name: channel for channel in MIMIC3_BENCHMARK.channels if channel.spellings}
 COMA_TOTAL = "Glascow coma scale total"
 LISTS = dict.fromkeys(
     ("train_listfile.csv", "val_listfile.csv", "test_listfile.csv"),
@@ -133,12 +119,13 @@ def _coma_scores(alertness: np.ndarray, assessed: np.ndarray, system: np.ndarray
     MetaVision records the total beside the three scores, CareVue does not.
     """
     columns, total = {}, np.zeros(len(alertness))
-    for column, spellings in COMA_SCALE.items():
-        levels = len(spellings[0])
+    for column, channel in COMA_SCALE.items():
+        levels = len(channel.levels)
         level = np.clip(np.ceil(alertness * levels), 1, levels).astype(int)
         total += level
-        written = np.array([("", *spelling) for spelling in spellings], object)
-        columns[column] = written[system, level * assessed].tolist()
+        spellings = {code: [text for text, of in channel.spellings.items() if of == code] for code in channel.levels}
+        written = np.array([["", ""], *(texts[-2:] for texts in spellings.values())], object)  # of both systems
+        columns[column] = written[level * assessed, system].tolist()
     columns[COMA_TOTAL] = texts(np.where(assessed & (system == 1), total, np.nan), 0, "{:.0f}", missing="")
     return columns
 

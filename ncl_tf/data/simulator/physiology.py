@@ -123,11 +123,9 @@ def noise(rng: np.random.Generator, shape: tuple[int, ...], memory: np.ndarray |
 def vitals_and_labs(
     rng: np.random.Generator, patients: Patients, illness: np.ndarray, clock: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """True values of every channel, measured or not.
+    """Compute the true values of every channel, measured or not.
 
     Args:
-      rng: source of all noise.
-      patients: the patients, one per row.
       illness: [patients, hours], 0 for a patient's usual state, about 1 at the height of a sepsis.
       clock: [patients, hours] hour of the day.
 

@@ -33,11 +33,9 @@ def write_ward(
     """Simulate stays and write them into the folder `output`, which appears only when all is written.
 
     Args:
-      stays: number of stays, 1 to 999,999.
-      seed: at least 0. The same (stays, seed, form) yield the same bytes; a smaller ward is the beginning of a larger one.
-      output: an empty folder, or a new one.
+      stays, seed: the same stays, seed and form yield the same bytes; a smaller ward is the beginning of a larger one.
       form: "physionet2019" (one pNNNNNN.psv per stay) or "mimic3_benchmark" (train/, test/ and the list files).
-      progress: called with the number of stays just written, for a progress bar.
+      progress: called with the number of stays just written.
       overwrite: whether `output` may be a simulated ward, which is replaced; never anything else.
 
     Returns:
@@ -61,7 +59,7 @@ def write_ward(
 def _write_stays(
     stays: int, seed: int, folder: pathlib.Path, form: str, progress: Callable[[int], Any]
 ) -> dict[str, int]:
-    """Writes the stays' files and the list files, and counts."""
+    """Write the stays' files and the list files, and count hours and positives."""
     counts = {"hours": 0, "positive_stays": 0, "positive_hours": 0}
     lists = {name: [header] for name, header in FORMS[form].LISTS.items()}
     for first in range(0, stays, BLOCK):

@@ -12,9 +12,9 @@ from ncl_tf.data.declaration import Channel
 from ncl_tf.errors import InputError
 
 
-def progress(items: Iterable, what: str, unit: str = "stays", **arguments) -> tqdm:
-    """Show a progress bar on standard error."""
-    return tqdm(items, desc=what, unit=f" {unit}", file=sys.stderr, **arguments)
+def progress(items: Iterable, what: str, **arguments) -> tqdm:
+    """Show a progress bar of stays on standard error."""
+    return tqdm(items, desc=what, unit=" stays", file=sys.stderr, **arguments)
 
 
 def with_newlines(text: bytes) -> bytes:

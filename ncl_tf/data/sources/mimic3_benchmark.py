@@ -199,20 +199,17 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
     if repeated:
         raise InputError(f"{path}: stay {repeated[0]} is listed twice")
     digest = hashlib.sha256()
-    counts, times, values = [], [], []
+    parts = []
     with common.progress(None, "reading", total=len(rows)) as bar:
         for start in range(0, len(rows), CHUNK):
             chunk = rows[start : start + CHUNK]
             texts = [multitask.files[series]() for _, _, series in chunk]
             for (row, _, series), text in zip(chunk, texts, strict=True):
                 digest.update(f"{series}\0{';'.join(row[column] for column in LISTFILE_COLUMNS)}\0".encode() + text)
-            for into, part in zip(
-                (counts, times, values), parse_series(texts, [f"{path}: {s}" for _, _, s in chunk]), strict=True
-            ):
-                into.append(part)
+            parts.append(parse_series(texts, [f"{path}: {series}" for _, _, series in chunk]))
             bar.update(len(chunk))
     lengths = np.array([int(np.ceil(row["hours"])) + 1 for row, _, _ in rows])
-    grid = _on_grid(np.concatenate(counts), np.concatenate(times), np.concatenate(values), lengths, carry_back)
+    grid = _on_grid(*map(np.concatenate, zip(*parts, strict=True)), lengths, carry_back)
     labels = np.concatenate(
         [read_label_lists(row, length, shift) for (row, _, _), length in zip(rows, lengths, strict=True)]
     )

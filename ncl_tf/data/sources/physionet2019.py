@@ -136,9 +136,8 @@ def header_error(text: bytes, where: str, columns: Sequence[str] = COLUMNS) -> I
     names = first.split("|")
     missing, unknown = [n for n in columns if n not in names], [n for n in names if n not in columns]
     if missing or unknown:
-        parts = [f"missing column {', '.join(missing)}"] * bool(missing) + [
-            f"unknown column {', '.join(unknown)}"
-        ] * bool(unknown)
+        parts = [f"missing column {', '.join(missing)}"] * bool(missing)
+        parts += [f"unknown column {', '.join(unknown)}"] * bool(unknown)
         return InputError(f"{where}, line 1: {'; '.join(parts)}. The {len(columns)} columns are {'|'.join(columns)}")
     return InputError(f"{where}, line 1: columns must be {'|'.join(columns)}; they repeat or are in another order")
 

@@ -31,12 +31,9 @@ class RawStays(NamedTuple):
 def read_raw(
     paths: list[pathlib.Path], dataset: Dataset, stay: str, hour: str | None
 ) -> tuple[int, Iterator[RawStays]]:
-    """Count the stays of the given sources, and read them, some at a time.
+    """Count the stays of .psv files, folders or zips of them, or of one table, .csv or .parquet; read them, some at a time.
 
-    Args:
-        paths: .psv files, folders or zips of them; or one table, .csv or .parquet.
-        dataset: declares the model's channels.
-        stay, hour: names of a table's columns; None: that of the hour channel, or "hour".
+    `stay` and `hour` name a table's columns; None: that of the hour channel, or "hour".
     """
     single = [path for path in paths if path.suffix in (".csv", ".parquet", ".h5")]
     if not single:

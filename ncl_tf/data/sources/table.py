@@ -100,11 +100,8 @@ def read_table(path: pathlib.Path) -> pa.Table:
         if path.suffix == ".csv":
             with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
                 names = next(csv.reader(file), [])
-            convert = pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=MISSING,
-                strings_can_be_null=True,
-            )
+            types = dict.fromkeys(names, pa.string())
+            convert = pa.csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True)
             parse = pa.csv.ParseOptions(ignore_empty_lines=False)  # else the lines in messages would be wrong
             try:
                 return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
@@ -151,13 +148,7 @@ def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Tab
 def read_rows(
     table: pa.Table, dataset: Dataset, stay: str, hour: str, place: Callable[[int], str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read the raw rows, sorted by stay and hour.
-
-    Args:
-        table: the table that holds them.
-        dataset: declares the channels.
-        stay, hour: names of the columns that identify a row.
-        place: names the place of a row, for messages.
+    """Read the raw rows, sorted by stay and hour, which the columns named `stay` and `hour` identify.
 
     Returns:
         The stays' names, sorted; of each row of the table the index of its stay; the order that sorts the rows; sorted, the

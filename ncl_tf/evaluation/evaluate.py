@@ -40,14 +40,10 @@ def evaluate(
     An evaluation that was killed resumes where it was, if nothing that its result depends on has changed.
 
     Args:
-        folder: the run directory.
-        settings: what to evaluate.
         cohort: path of the run's cohort file; None: where it was in training.
         gin_params: bindings of the protocol.
-        overwrite: replace an evaluation of that name.
         psv: a new or empty folder for the predictions in the challenge's form.
-        on_report: called with every epoch's losses.
-        progress: wraps embedding, each epoch and predictions.
+        on_report, progress: see `Evaluator`.
         export: writes the classifier, `ncl_tf.serving.export.export_classifier`; None: no export.
     """
     began = time.monotonic()
@@ -90,11 +86,7 @@ def _refuse_existing(output: pathlib.Path, overwrite: bool) -> None:
 
 
 def _result(
-    settings: EvaluationSettings,
-    protocol: dict[str, Any],
-    run: StoredRun,
-    fitted: FitResult,
-    scores: dict[str, Any],
+    settings: EvaluationSettings, protocol: dict[str, Any], run: StoredRun, fitted: FitResult, scores: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the content of the evaluation's JSON, without what was measured while it was made."""
     kept = ("seed", "budget", "dataset", "cohort_checksum", "step", "wall_seconds")

@@ -41,9 +41,6 @@ class Evaluator:
     """Trains classifiers for one task of a cohort.
 
     Args:
-        cohort: the data.
-        task: name of the task.
-        protocol: the constants.
         seed: of weights and order of samples.
         labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
         folder: keeps checkpoints of the training and resumes from them; None: nothing is kept.
@@ -173,7 +170,7 @@ class Evaluator:
             )
             for split in ("train", "val")
         ]
-        return head, self._fit(head, *samples, self.protocol.rates[kind])
+        return head, self._fit(head, samples, self.protocol.rates[kind])
 
     def _fit_on_windows(
         self, classifier: keras.Model, history: int, rate: float, max_minutes: float | None = None
@@ -181,17 +178,12 @@ class Evaluator:
         keras.utils.set_random_seed(self.seed)
         classifier(tf.zeros([1, history, len(self.cohort.columns)]))  # creates the weights of a flat baseline
         samples = [self._windows(split, history, self._labelled(split)) for split in ("train", "val")]
-        fitted = self._fit(classifier, *samples, rate, max_minutes)
+        fitted = self._fit(classifier, samples, rate, max_minutes)
         return TrainedClassifier(classifier, fitted, self._predict_windows(classifier, history))
 
     def _fit(
-        self,
-        classifier: keras.Model,
-        training: LabelledSamples,
-        validation: LabelledSamples,
-        rate: float,
-        max_minutes: float | None = None,
+        self, classifier: keras.Model, samples: list[LabelledSamples], rate: float, max_minutes: float | None = None
     ) -> FitResult:
         plan = SeparateEpochs(rate, self.batch_size, self.protocol.patience, self.protocol.max_epochs)
         kept = {"folder": self.folder, "on_report": self.on_report, "progress": self.progress}
-        return fit(classifier, training, validation, self.weights, plan, self.seed, max_minutes, **kept)
+        return fit(classifier, *samples, self.weights, plan, self.seed, max_minutes, **kept)

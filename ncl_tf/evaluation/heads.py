@@ -17,9 +17,7 @@ from ncl_tf.training.loop import FitResult, OnReport, Report, learn
 from ncl_tf.training.plans import Best, Clock, SeparateEpochs
 
 BATCHES_AT_ONCE = 32  # of an epoch, before the progress bar moves
-Progress = Callable[
-    [range, str], Iterable[int]
-]  # wraps the parts of long work for a progress bar; the text names the work
+Progress = Callable[[range, str], Iterable[int]]  # wraps parts of long work, named by the text, for a progress bar
 
 
 def no_progress(parts: range, _: str) -> range:
@@ -87,12 +85,10 @@ class SampleLearner:
 
     Args:
         classifier: built; what of it is trainable is trained.
-        training, validation: labelled samples.
         weights: [K] of the classes, in both losses.
         plan: learning rate, batch size and the count of epochs.
         seed: of the order of samples.
         clock: an epoch is cut short when its time is up.
-        progress: wraps each epoch and validation.
     """
 
     def __init__(
@@ -136,8 +132,7 @@ def fit(
     Args:
         classifier, training, validation, weights, plan, seed, progress: see `SampleLearner`; the classifier is changed.
         max_minutes: wall time after which an epoch is cut short and validated as the last one; None: no cap.
-        folder: keeps checkpoints and resumes from them; None: nothing is kept.
-        on_report: called with every epoch's losses.
+        folder, on_report: see `Evaluator`.
     """
     folder = folder or Unsaved()
     clock = Clock(folder.record["wall_seconds"], max_minutes)

@@ -12,6 +12,7 @@ from sklearn import metrics as sklearn_metrics
 
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import utility as physionet
+from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.evaluation.utility import check_labels, stay_of_hours
 
 THRESHOLDS = 1000  # of the approximate areas; the paper's tables show these
@@ -24,7 +25,6 @@ def binary_metrics(
     probabilities: np.ndarray,
     labels: np.ndarray,
     lengths: np.ndarray | None = None,
-    threshold: float = 0.5,
     utility: bool = False,
 ) -> dict[str, float]:
     """Compute the metrics of a binary task.
@@ -33,15 +33,14 @@ def binary_metrics(
         probabilities: [H] of the positive class.
         labels: [H] 0 or 1; both must occur.
         lengths: [S] hours of each stay; needed for the utility only.
-        threshold: an hour is called positive above it.
         utility: whether the labels are sepsis labels, for which the PhysioNet utility is meant.
 
     Returns:
         auroc and auprc (average precision), exact; auroc_1000 and auprc_1000, over 1000 thresholds as in
         `keras.metrics.AUC`; accuracy; brier (mean squared error of the probability); prevalence; utility if asked for.
     """
-    probabilities, positive = _check_binary(probabilities, labels, threshold)
-    called = probabilities > threshold
+    probabilities, positive = _check_binary(probabilities, labels)
+    called = probabilities > ALARM
     metrics = {
         "auroc": sklearn_metrics.roc_auc_score(positive, probabilities),
         "auprc": sklearn_metrics.average_precision_score(positive, probabilities),
@@ -87,14 +86,9 @@ def _approximate_areas(probabilities: np.ndarray, positive: np.ndarray) -> dict[
 
 
 def multiclass_metrics(probabilities: np.ndarray, classes: np.ndarray) -> dict[str, float]:
-    """Compute the metrics of a task with K ordered classes.
+    """Compute the metrics of probabilities [H, K] of K ordered classes [H], of which at least two must occur.
 
-    Args:
-        probabilities: [H, K].
-        classes: [H] in 0 ... K - 1; at least two must occur.
-
-    Returns:
-        kappa, Cohen's, linearly weighted over all K classes; accuracy of the likeliest class.
+    Returns kappa, Cohen's, linearly weighted over all K classes, and the accuracy of the likeliest class.
     """
     predicted, classes, count = _check_multiclass(probabilities, classes)
     kappa = sklearn_metrics.cohen_kappa_score(classes, predicted, weights="linear", labels=range(count))
@@ -104,14 +98,8 @@ def multiclass_metrics(probabilities: np.ndarray, classes: np.ndarray) -> dict[s
 def reliability(probabilities: np.ndarray, labels: np.ndarray, bins: int = 10) -> list[dict[str, float | int | None]]:
     """Compare what was predicted and what happened in each of `bins` equal intervals (low, high] of probability.
 
-    Args:
-        probabilities: [H] of the positive class.
-        labels: [H] 0 or 1.
-        bins: how many.
-
-    Returns:
-        One dict per bin: low, high, hours, mean_probability and observed (share of positives); the last two are None
-        in a bin without hours.
+    Returns one dict per bin: low, high, hours, mean_probability and observed (share of positives); the last two are None in a
+    bin without hours.
     """
     if bins < 1:
         raise InputError(f"bins must be 1 or more, got {bins}")
@@ -138,17 +126,12 @@ def bootstrap(metrics: StayMetrics, stays: int, resamples: int = 200, seed: int 
     Draws in which a metric is undefined (no positive hour, say) are repeated, so the intervals are those given that it
     is defined. At least every third draw or so is good: of n stays, a given one is missed with probability about 1/e.
 
-    Args:
-        metrics: `binary_by_stay(...)` or `multiclass_by_stay(...)`.
-        stays: S, how many stays those know.
-        resamples: how many cohorts.
-        seed: of the draws.
-
-    Returns:
-        [low, high] for each metric.
+    The metrics are those of `binary_by_stay` or `multiclass_by_stay`. Returns [low, high] for each.
     """
     if stays < 2 or resamples < 1:
-        raise InputError(f"intervals must have at least 2 stays and 1 resample, got {stays} stays and {resamples} resamples")
+        raise InputError(
+            f"intervals must have at least 2 stays and 1 resample, got {stays} stays and {resamples} resamples"
+        )
     random = np.random.default_rng(seed)
     values = []
     while len(values) < resamples:
@@ -159,15 +142,15 @@ def bootstrap(metrics: StayMetrics, stays: int, resamples: int = 200, seed: int 
 
 
 def binary_by_stay(
-    probabilities: np.ndarray, labels: np.ndarray, lengths: np.ndarray, threshold: float = 0.5, utility: bool = False
+    probabilities: np.ndarray, labels: np.ndarray, lengths: np.ndarray, utility: bool = False
 ) -> StayMetrics:
     """Return auroc, auprc, accuracy, brier and, if wanted, utility as a function of how often each stay occurs.
 
     Scores are sorted once; a resample then costs one cumulative sum over the hours. Arguments as in `binary_metrics`.
     """
-    probabilities, positive = _check_binary(probabilities, labels, threshold)
+    probabilities, positive = _check_binary(probabilities, labels)
     stay, stays = stay_of_hours(lengths, len(positive)), len(lengths)
-    called = probabilities > threshold
+    called = probabilities > ALARM
     right, squared_error = (np.bincount(stay, w, stays) for w in (called == positive, (probabilities - positive) ** 2))
     gained, possible = physionet.stay_utilities(called, positive, lengths) if utility else (None, None)
 
@@ -229,12 +212,10 @@ def multiclass_by_stay(probabilities: np.ndarray, classes: np.ndarray, lengths: 
     return metrics
 
 
-def _check_binary(probabilities: np.ndarray, labels: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+def _check_binary(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities as float64 [H] and labels as bool [H], both checked."""
     positive = check_labels(labels)
     probabilities = _check_probabilities(probabilities, positive.shape)
-    if not 0 <= threshold <= 1:
-        raise InputError(f"threshold must be 0 to 1, got {threshold}")
     missing = [str(label) for label, there in ((0, not positive.all()), (1, positive.any())) if not there]
     if missing:
         raise InputError(

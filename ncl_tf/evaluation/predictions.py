@@ -1,8 +1,8 @@
 """Predicted probabilities of stays, and the files that hold them."""
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,7 @@ from ncl_tf.errors import InputError
 ALARM = 0.5  # the challenge's predicted label is 1 above this probability
 
 
-@dataclasses.dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """Scored stays, hours stacked.
 
     Attributes:
@@ -31,11 +30,6 @@ class Scores:
     lengths: np.ndarray
     hours: np.ndarray
     probabilities: np.ndarray
-
-    @classmethod
-    def joined(cls, parts: list["Scores"]) -> "Scores":
-        """Join several scores, one after the other."""
-        return cls(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(cls)))
 
 
 def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
@@ -68,11 +62,8 @@ def write_psv(folder: pathlib.Path, scores: Scores) -> None:
 
 def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:
     """Write every hour of the split: stay, hour, label (null where unlabelled) and the probability of each class."""
-    columns = {
-        "stay": np.repeat(split.stay_names, split.lengths),
-        "hour": split.hour,
-        "label": pa.array(split.labels[:, task], from_pandas=True),
-    }
+    columns = {"stay": np.repeat(split.stay_names, split.lengths), "hour": split.hour}
+    columns["label"] = pa.array(split.labels[:, task], from_pandas=True)
     columns |= {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
     with files.atomic_path(path) as partial:
         pa.parquet.write_table(pa.table(columns), partial)

@@ -20,10 +20,7 @@ TRUE_POSITIVE, FALSE_NEGATIVE, FALSE_POSITIVE = 1.0, -2.0, -0.05  # best, worst,
 def utility(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> float:
     """Compute the normalized utility, sum over stays (observed - inaction) / sum over stays (best - inaction).
 
-    Args:
-        alarms: [H] bool, whether each hour is alarmed.
-        labels: [H] 0 or 1.
-        lengths: [S] hours of each stay.
+    Hours are alarmed or not, [H] bool, and labelled 0 or 1, [H]; `lengths` [S] are the hours of each stay.
     """
     gained, possible = stay_utilities(alarms, labels, lengths)
     return float(gained.sum() / possible.sum())
@@ -55,12 +52,7 @@ def hourly_utilities(labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarra
         silence = 0 until u = -6, then -2 (u + 6) / 9 until u = 3, then 0
         best    = alarm for -12 <= u <= 3
 
-    Args:
-        labels: [H] 0 or 1.
-        lengths: [S] hours of each stay.
-
-    Returns:
-        alarm: [H] utility of an alarm. silence: [H] utility of none. best: [H] bool, the alarms of the best policy.
+    Returns alarm and silence, [H] the utility of an alarm and of none, and best, [H] bool, the alarms of the best policy.
     """
     labels = check_labels(labels)
     stay = stay_of_hours(lengths, len(labels))
@@ -88,7 +80,9 @@ def stay_of_hours(lengths: np.ndarray, hours: int) -> np.ndarray:
         stay = int(np.argmax(lengths < 0))
         raise InputError(f"stay {stay}: length must be 0 or more hours, got {lengths[stay]}")
     if lengths.sum() != hours:
-        raise InputError(f"lengths must sum to {hours}, one hour per label, got {len(lengths)} stays with {lengths.sum()}")
+        raise InputError(
+            f"lengths must sum to {hours}, one hour per label, got {len(lengths)} stays with {lengths.sum()}"
+        )
     return np.repeat(np.arange(len(lengths)), lengths)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.declaration import Channel, Task
+from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.runs import environment
 from ncl_tf.runs.configuration import upgraded_evaluation
@@ -45,16 +45,7 @@ def make_card(
     run: dict[str, Any],
     evaluation: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Collect the content of model.json.
-
-    Args:
-        cohort: the data that the model was trained on.
-        history: hours of a window.
-        signatures: names of the SavedModel's functions.
-        config: the run's bindings.
-        run: the run's record, of which seed, budget and steps are kept.
-        evaluation: the content of the classifier's evaluation; None for an encoder.
-    """
+    """Collect the content of model.json from the run's bindings and record, and the classifier's evaluation, if it is one."""
     evaluation = evaluation and upgraded_evaluation(evaluation)
     raw = cohort.preprocessor is not None
     names = {
@@ -63,6 +54,10 @@ def make_card(
     }
     task = cohort.task(evaluation["settings"]["task"])[1] if evaluation else None
     kept = ("name", "settings", "metrics", "intervals", "protocol", "best_epoch")
+    of_training = {name: value for name, value in config.items() if not name.startswith("protocol.")}
+    public = {
+        name: value for name, value in of_training.items() if "cohort" not in (name, value[1:])
+    }  # no private path
     return {
         "format_version": FORMAT_VERSION,
         "kind": "classifier" if evaluation else "encoder",
@@ -79,17 +74,8 @@ def make_card(
         },
         "evaluation": {key: evaluation[key] for key in kept} if evaluation else None,
         "run": {key: run[key] for key in ("seed", "budget", "step")},
-        "config": _of_training(config),
+        "config": public,
         **{key: value for key, value in environment().items() if key in ("code_version", "versions")},
-    }
-
-
-def _of_training(config: dict[str, str]) -> dict[str, str]:
-    """Select the bindings of the training: not the cohort's path, which is private, nor those of the evaluation."""
-    return {
-        name: value
-        for name, value in config.items()
-        if "cohort" not in (name, value[1:]) and not name.startswith("protocol.")
     }
 
 
@@ -181,17 +167,17 @@ def _functions(card: dict[str, Any]) -> str:
 
 
 def _channels(preprocessor: dict[str, Any]) -> str:
-    dataset = preprocessor["dataset"]
+    dataset = Dataset.from_json(preprocessor["dataset"])
     lines = [
         "## Raw channels",
         "",
         "In this order: the columns of `static`, then those of `values`. NaN means not measured. Values outside the range are "
-        "treated as missing." + (f" {dataset['hour']} rises by one from row to row." if dataset["hour"] else ""),
+        "treated as missing." + (f" {dataset.hour} rises by one from row to row." if dataset.hour else ""),
         "",
         "| channel | unit | range or levels | |",
         "|---|---|---|---|",
     ]
-    for channel in (Channel(**{**c, "levels": tuple(c["levels"])}) for c in dataset["channels"]):
+    for channel in dataset.channels:
         lines.append(f"| {channel.name} | {channel.unit} | {_range(channel)} | {'static' if channel.static else ''} |")
     return "\n".join(lines)
 

@@ -28,9 +28,8 @@ def export_encoder(
 ) -> None:
     """Write an encoder with the function `embed`; for the arguments see `ncl_tf.serving.card.make_card`."""
     functions = EncoderFunctions(encoder, len(cohort.columns))
-    _write(
-        folder, functions, [encoder], make_card(cohort, encoder.history, list(functions.signatures), config, run, None)
-    )
+    card = make_card(cohort, encoder.history, list(functions.signatures), config, run, None)
+    _write(folder, functions, [encoder], card)
 
 
 def export_classifier(
@@ -38,14 +37,8 @@ def export_classifier(
 ) -> None:
     """Write a classifier with all functions of `ncl_tf.serving.scoring`.
 
-    A cohort file of the authors' code has no preprocessor; an export made from it has only `embed` and `predict`.
-
-    Args:
-        folder: the folder to write.
-        classifier: the trained classifier.
-        cohort: the data that it was trained on.
-        run: the record of its run.
-        evaluation: the content of its evaluation's JSON file.
+    A cohort file of the authors' code has no preprocessor; an export made from it has only `embed` and `predict`. `run` is the
+    run's record, `evaluation` the content of the evaluation's JSON file.
     """
     raw = None if cohort.preprocessor is None else RawPreprocessor(cohort.preprocessor)
     functions = ClassifierFunctions(classifier, len(cohort.columns), raw)
@@ -70,13 +63,7 @@ def _write(folder: pathlib.Path, functions: EncoderFunctions, tracked: list, car
 def copy_of_run(run_dir: pathlib.Path, evaluation: str | None, output: pathlib.Path) -> pathlib.Path:
     """Copy an export out of a run directory: the classifier of an evaluation, or the encoder if there is none.
 
-    Args:
-        run_dir: the directory of a finished run.
-        evaluation: the name of the evaluation; None if the run has at most one with a classifier.
-        output: the new folder.
-
-    Returns:
-        The folder that was copied.
+    `evaluation` may be None if the run has at most one with a classifier. Returns the folder that was copied.
     """
     run = StoredRun(run_dir)
     run.require_finished()

@@ -23,7 +23,6 @@ def score_raw(model: Model, stays: Stays, rows: np.ndarray, hours: np.ndarray) -
     """Score raw stays, in batches large enough to use the whole machine.
 
     Args:
-        model: the export.
         stays: on their hourly grid, channels in the model's order.
         rows: [rows] the rows of the grid that the source has; the others are not returned.
         hours: [rows] the hours as the source counts them.
@@ -43,10 +42,7 @@ def score_parts(
 ) -> tuple[Scores, dict[str, int]]:
     """Score raw stays while the next ones are read, and count values outside their plausible range by channel.
 
-    Args:
-        model: the export.
-        parts: the arguments of `score_raw` after the model, some stays at a time.
-        progress: called with the number of stays just scored.
+    Parts are the arguments of `score_raw` after the model; `progress` is called with the number of stays just scored.
     """
     scores, outside = [], 0
     for stays, rows, hours in ahead(parts):
@@ -54,7 +50,8 @@ def score_parts(
         scores.append(score_raw(model, stays, rows, hours))
         progress(len(stays.names))
     counts = zip(model.dataset.channels, outside, strict=True)
-    return Scores.joined(scores), {channel.name: int(count) for channel, count in counts if count}
+    joined = Scores(*map(np.concatenate, zip(*scores, strict=True)))
+    return joined, {channel.name: int(count) for channel, count in counts if count}
 
 
 def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[int], Any]) -> Scores:

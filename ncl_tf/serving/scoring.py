@@ -66,14 +66,9 @@ class ClassifierFunctions(EncoderFunctions):
         return {"probabilities": self.classifier(windows)}
 
     def score_stay(self, values: tf.Tensor, static: tf.Tensor) -> Outputs:
-        """Score every hour of one stay.
+        """Score every hour of one stay: raw values [N, D], NaN where not measured -> probabilities [N, K].
 
-        Args:
-            values: [N, D] raw, NaN where not measured.
-            static: [H, S] raw, one row for what was known at admission, or up to N for what became known later.
-
-        Returns:
-            probabilities [N, K].
+        Raw static values are [H, S], one row for what was known at admission, or up to N for what became known later.
         """
         hours, given = tf.shape(values)[0], tf.shape(static)[0]
         tf.debugging.assert_less_equal(given, tf.maximum(hours, 1), "static has more rows than values")
@@ -82,18 +77,11 @@ class ClassifierFunctions(EncoderFunctions):
         return self.score_stays(values, static, hours[None])
 
     def score_stays(self, values: tf.Tensor, static: tf.Tensor, lengths: tf.Tensor) -> Outputs:
-        """Score every hour of many stays, whose rows are stacked; `bin/predict` calls it.
+        """Score every hour of many stays: raw values [N, D], stay after stay, NaN where not measured -> probabilities [N, K].
 
         Windows of one stay share most of their computation, and many stays use the whole machine, so this is much faster
-        than `score_stay` for each stay or `predict` on windows.
-
-        Args:
-            values: [N, D] raw, stay after stay, NaN where not measured.
-            static: [N, S] raw, in each stay's first row or in any of them.
-            lengths: [stays] int32, rows of each stay.
-
-        Returns:
-            probabilities [N, K].
+        than `score_stay` for each stay or `predict` on windows. Raw static values [N, S] are in each stay's first row or in
+        any of them; `lengths` [stays] int32 counts the rows of each stay.
         """
         checks = [
             tf.debugging.assert_positive(lengths, "a stay has no rows"),
@@ -110,15 +98,10 @@ class ClassifierFunctions(EncoderFunctions):
         return {"probabilities": self.classifier.head(self.encoder.stays(prepared, hour))}
 
     def score_next(self, values: tf.Tensor, static: tf.Tensor, state: tf.Tensor) -> Outputs:
-        """Score one more hour of each of B patients, and return the state to pass on in the next hour.
+        """Score one more hour of each of B patients: -> probabilities [B, K], and the state to pass on in the next hour.
 
-        Args:
-            values: [B, D] raw, NaN where not measured.
-            static: [B, S] raw; NaN where unchanged.
-            state: [B, T - 1, R] the state that was returned an hour ago; all NaN at the first hour.
-
-        Returns:
-            probabilities [B, K], state [B, T - 1, R].
+        Raw values [B, D] are NaN where not measured, static ones [B, S] where unchanged. The state [B, T - 1, R] is the one that
+        was returned an hour ago, all NaN at the first hour.
         """
         row = tf.concat([static, values], axis=1)
         self.raw.check(row, state[:, -1])

@@ -74,8 +74,7 @@ def test_a_frozen_evaluation_is_complete_and_true(ncl_w: pathlib.Path, linear: d
     assert linear["name"] == "sepsis-linear"
     written = json.loads((ncl_w / "evaluations" / "sepsis-linear.json").read_text())
     assert written == json.loads(json.dumps(linear))
-    data, record = Cohort(ward_cohort), runs.Run(ncl_w)
-    record.read()
+    data, record = Cohort(ward_cohort), runs.StoredRun(ncl_w)
     assert written["run"] == {key: record.record[key] for key in written["run"]}
     assert written["run"]["cohort_checksum"] == data.checksum
     assert written["config"]["alpha"] == "0.4"
@@ -166,8 +165,7 @@ def test_every_task_of_the_cohort_from_one_encoder(
 def test_end_to_end_is_scored_as_it_is(end_to_end: pathlib.Path, ward_cohort: pathlib.Path) -> None:
     before = contents(end_to_end)
     result = evaluate(end_to_end, EvaluationSettings())
-    record, data = runs.Run(end_to_end), Cohort(ward_cohort)
-    record.read()
+    record, data = runs.StoredRun(end_to_end), Cohort(ward_cohort)
     assert result["name"] == "sepsis-linear"
     assert result["best_epoch"] == record.record["best_epoch"]
     assert [epoch["val_loss"] for epoch in result["curve"]] == [line["val_loss"] for line in record.reports()]

@@ -32,28 +32,20 @@ class Autoencoder(Method):
         decoder: of as many hours as the encoder's history, 48 in the paper.
         forecast: windows are twice as long; the first half is encoded, the second one reconstructed.
         seed: of the order of samples.
-        name: first part of the variables' paths.
     """
 
-    def __init__(
-        self,
-        encoder: Encoder,
-        decoder: Decoder,
-        forecast: bool = False,
-        seed: int = 0,
-        name: str = "autoencoder",
-    ) -> None:
-        super().__init__(encoder, Reconstruction, seed, name)
+    def __init__(self, encoder: Encoder, decoder: Decoder, forecast: bool = False, seed: int = 0) -> None:
+        super().__init__(encoder, Reconstruction, seed, "autoencoder")
         if (decoder.static_columns, decoder.hours) != (encoder.static_columns, encoder.history):
             raise InputError(
-                f"{name}: the decoder must have the encoder's {encoder.static_columns} static columns and "
+                f"{self.name}: the decoder must have the encoder's {encoder.static_columns} static columns and "
                 f"{encoder.history} hours, got {decoder.static_columns} and {decoder.hours}"
             )
         self.decoder, self.forecast = decoder, forecast
 
     @property
     def window_hours(self) -> int:
-        """Hours of the windows that it is trained on; a forecast's are twice as long as the encoder's history."""
+        """Length of the windows that it is trained on; a forecast's are twice as long as the encoder's history."""
         return self.encoder.history * (2 if self.forecast else 1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:

@@ -49,7 +49,6 @@ class MomentumContrast(Method):
         task: position of the label, among a batch's labels, that neighborhoods see; None: they see none.
         seed: of the views and of the queue's start-up entries.
         freeze_projector: keeps h_e at its initial weights (SCL on MIMIC-III, paper, Table 2).
-        name: first part of the variables' paths.
     """
 
     keys_per_sample = 2  # both views are enqueued
@@ -67,9 +66,8 @@ class MomentumContrast(Method):
         task: int | None = None,
         seed: int = 0,
         freeze_projector: bool = False,
-        name: str = "momentum_contrast",
     ) -> None:
-        super().__init__(encoder, Terms, seed, name)
+        super().__init__(encoder, Terms, seed, "momentum_contrast")
         if not 0 <= momentum < 1:
             raise InputError(f"momentum must be 0 to 1, without 1, got {momentum}")
         if not queue_size > 0:
@@ -159,8 +157,9 @@ class MomentumContrast(Method):
         return Step(terms, state=queue)
 
     def after_step(self, queue: Queue) -> None:
-        """Let the momentum networks follow, and store the queue that holds the batch's keys."""
-        self.follow()
+        """Update f_m <- rho f_m + (1 - rho) f_e, and likewise h_m, and store the queue that holds the batch's keys."""
+        for trained, following in self._pairs:  # in a form that keeps equal weights equal to the last bit
+            following.assign_add((1 - self.momentum) * (trained - following))
         self.store(queue)
 
     def view_step(self, training: bool) -> int | tf.Tensor:
@@ -192,10 +191,8 @@ class MomentumContrast(Method):
         """Evaluate L_NCL of the views' projections P against the queue in which their keys P^m are the newest.
 
         Args:
-            views: [2n, T, C], both views of the n samples of this replica.
-            attributes: of the views, [2n].
+            views: [2n, T, C], both views of the n samples of this replica; their attributes are [2n].
             keys: P^m of the views, [2n, D].
-            training: whether gradients are computed.
 
         Returns:
             The terms, and the queue after this step.
@@ -221,11 +218,6 @@ class MomentumContrast(Method):
         newest = Queue(*_gathered((keys, attributes)))
         samples = tf.shape(keys)[0] // 2
         return newest, self._first_sample(keys[:samples]) + tf.range(samples), tf.shape(newest.keys)[0] // 2
-
-    def follow(self) -> None:
-        """Update f_m <- rho f_m + (1 - rho) f_e, and likewise h_m, in a form that keeps equal weights equal to the last bit."""
-        for trained, following in self._pairs:
-            following.assign_add((1 - self.momentum) * (trained - following))
 
     def store(self, queue: Queue) -> None:
         """Replace the queue."""

@@ -44,9 +44,8 @@ class Classifier(Method):
         seed: int = 0,
         early_stopping: "EarlyStopping | None" = None,
         training: tuple[SplitData, np.ndarray] | None = None,
-        name: str = "classifier",
     ) -> None:
-        super().__init__(encoder, CrossEntropy, seed, name)
+        super().__init__(encoder, CrossEntropy, seed, "classifier")
         self.head, self.task, self.early_stopping = head, task, early_stopping
         self._training = training
         self.class_weights = tf.constant(class_weights, tf.float32)

@@ -66,13 +66,8 @@ def _read(file: str, includes: str = "") -> set[str]:
 
     gin's own include looks into Python packages, too, and fails where a folder of the user's is named like one of ours.
 
-    Args:
-        file: path, relative to the working folder or to the project's.
-        includes: the file with the include statement, if any, for messages.
-
-    Returns:
-        The macros that are used so far; of the configuration in a run directory, which was checked when the run began,
-        also those that a binding of the run has taken the place of.
+    Returns the macros that are used so far; of the configuration in a run directory, which was checked when the run began,
+    also those that a binding of the run has taken the place of. `includes` is the file with the include statement, if any.
     """
     path = next((found for place in ("", *SEARCH_PATH) if (found := pathlib.Path(place, file)).is_file()), None)
     if path is None:
@@ -180,8 +175,7 @@ def _macros() -> tuple[set[str], set[str]]:
 def _check_macros(used: set[str]) -> None:
     """Refuse macros that nothing refers to (gin takes any name) and references to macros that nothing sets.
 
-    Args:
-        used: the macros that some file refers to, even where a later binding stands in its place.
+    `used` are the macros that some file refers to, even where a later binding stands in its place.
     """
     defined, referenced = _macros()
     settings = UsedSettings(bindings(gin.config_str()))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
+from keras.callbacks import Callback
 
 from ncl_tf.compat import raise_errors_of_workers
 from ncl_tf.data.windows import Batch, share_of
@@ -30,6 +31,7 @@ LOST = (
     tf.errors.UnavailableError,
 )
 
+Batches = tf.data.Dataset
 Logs = dict[str, tf.Tensor]
 
 
@@ -53,32 +55,16 @@ class Alone:
         return contextlib.nullcontext()
 
     def fit(
-        self,
-        model: keras.Model,
-        batches: tf.data.Dataset,
-        steps: int,
-        held_out: tf.data.Dataset | None,
-        progress: keras.callbacks.Callback,
+        self, model: keras.Model, batches: Batches, steps: int, held_out: Batches | None, progress: Callback
     ) -> dict[str, float]:
-        """Train for some steps, then validate.
+        """Train for some steps, then validate; return the metrics by name, those of the validation as `val_...`.
 
         Args:
-            model: the compiled model.
-            batches: this worker's share of each batch.
-            steps: number of batches to take.
-            held_out: this worker's share of the batches to validate on.
+            batches, held_out: this worker's share of the batches to train and to validate on.
             progress: called at the end of every step; may set `model.stop_training`.
-
-        Returns:
-            The model's metrics by name; those of the validation are named `val_...`.
         """
         history = model.fit(
-            batches,
-            steps_per_epoch=steps,
-            validation_data=held_out,
-            callbacks=[progress],
-            shuffle=False,
-            verbose=0,
+            batches, steps_per_epoch=steps, validation_data=held_out, callbacks=[progress], shuffle=False, verbose=0
         ).history
         return {name: float(values[-1]) for name, values in history.items()}
 
@@ -93,7 +79,7 @@ class Alone:
         """Refuse a batch size that the replicas cannot share equally."""
 
     def report_lost_workers(self, run: Run) -> contextlib.AbstractContextManager:
-        """Around everything that workers do together: says what to do when one is lost."""
+        """Wrap what workers do together: when one is lost, raise an error that names the step to resume from."""
         return contextlib.nullcontext()
 
 
@@ -111,12 +97,7 @@ class Together(Alone):
         return self.strategy.scope()
 
     def fit(
-        self,
-        model: keras.Model,
-        batches: tf.data.Dataset,
-        steps: int,
-        held_out: tf.data.Dataset | None,
-        progress: keras.callbacks.Callback,
+        self, model: keras.Model, batches: Batches, steps: int, held_out: Batches | None, progress: Callback
     ) -> dict[str, float]:
         progress.set_model(model)
         model.stop_training = False
@@ -165,21 +146,17 @@ class Together(Alone):
             ) from error
 
     def _run(self, step: Callable[[Batch], Logs], share: Batch) -> Logs:
-        """Take a step on every replica and return the means of its logs over all of them."""
+        """Take a step on every replica, each with its part of this worker's share, and return the means of all logs."""
         if step not in self._compiled:
             take = functools.partial(self.strategy.run, _averaged)
             self._compiled[step] = tf.function(lambda batch: take((step, batch)), autograph=False)
-        logs = self._compiled[step](self.strategy.experimental_distribute_values_from_function(self._cut(share)))
+
+        def of_replica(context: tf.distribute.experimental.ValueContext) -> Batch:
+            part = context.replica_id_in_sync_group % self._local, self._local
+            return {name: share_of(value, *part) for name, value in share.items()}
+
+        logs = self._compiled[step](self.strategy.experimental_distribute_values_from_function(of_replica))
         return {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
-
-    def _cut(self, batch: Batch) -> Callable[[tf.distribute.experimental.ValueContext], Batch]:
-        """Return a function that cuts this worker's share of a batch into those of its replicas."""
-
-        def share(replica: tf.distribute.experimental.ValueContext) -> Batch:
-            part = replica.replica_id_in_sync_group % self._local, self._local
-            return {name: share_of(value, *part) for name, value in batch.items()}
-
-        return share
 
     def _sum(self, value: int) -> int:
         """Return the sum over all replicas of their workers' values."""

@@ -103,7 +103,7 @@ def augmentation(
     layers: Sequence[str] = ("cutout", "crop", "noise", "channel_dropout"),
     augment_static: str = "dropout",
 ) -> augmentations.Augmentation:
-    """The paper's augmentations, or those of them that are named, in that order."""
+    """Make the paper's augmentations, or those of them that are named, in that order."""
     known = {
         "cutout": augmentations.HistoryCutout,
         "crop": augmentations.HistoryCrop,
@@ -166,14 +166,9 @@ def momentum_contrast(
 @gin.configurable
 @typed
 def autoencoder(
-    cohort: Cohort,
-    seed: int,
-    fast: bool,
-    forecast: bool = False,
-    linear_output: bool = True,
-    all_samples: bool = False,
+    cohort: Cohort, seed: int, fast: bool, forecast: bool = False, linear_output: bool = True, all_samples: bool = False
 ) -> Autoencoder:
-    """Seq2Seq-AE and Seq2Seq-AE-forecast; see `ncl_tf.methods.autoencoder.Autoencoder`."""
+    """Make Seq2Seq-AE or Seq2Seq-AE-forecast; see `ncl_tf.methods.autoencoder.Autoencoder`."""
     keras.utils.set_random_seed(seed)
     represent = encoder(cohort.static_columns, "encoder", fast, normalize=False)
     decoder = mirror(represent, len(cohort.columns), Decoder if linear_output else RectifiedDecoder)
@@ -193,10 +188,7 @@ def end_to_end(
     labels: float = 1.0,
     label_seed: int = 0,
 ) -> Classifier:
-    """End-to-End, trained as heads are, at a learning rate of its own; see `ncl_tf.methods.supervised.Classifier`.
-
-    With `labels` below 1, as for heads: on that fraction of the training stays, chosen by `label_seed`.
-    """
+    """Make End-to-End, trained as heads are, at a learning rate of its own; see `ncl_tf.methods.supervised.Classifier`."""
     keras.utils.set_random_seed(seed)
     constants = protocol()
     position, declared = cohort.task(task)

@@ -74,11 +74,9 @@ def learn(
 
     Args:
         folder: takes reports and checkpoints; what it holds has been restored.
-        learner: takes the steps.
-        plan: says when to report and when to end.
+        plan: decides when to report and when to end.
         clock: caps the wall time; at least one step is taken.
         best: keeps the best epoch's weights, which the model has at the end, where the plan chooses among epochs.
-        on_report: called with every report.
     """
     step, hours, reports = steps_taken(learner), learner.hours, folder.reports()
     saved = -math.inf  # the first report is kept at once

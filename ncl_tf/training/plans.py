@@ -43,11 +43,6 @@ class FixedSteps:
         """Return the schedule."""
         return schedule(self.steps, self.warmup, self.lowest_rate, self.highest_rate)
 
-    @property
-    def total_steps(self) -> int:
-        """How many steps are taken."""
-        return self.steps
-
     def check(self, model: Method, hours: int) -> None:
         """Refuse sizes that do not suit each other, the model or the `hours` to learn from."""
         check_sizes(model, hours, self.batch_size, self.steps, self.report_every)
@@ -91,7 +86,6 @@ class EarlyStopping:
     max_epochs: int
 
     chooses = True
-    total_steps = None  # the validation loss decides
 
     def learning_rate(self) -> Rate:
         """Return the constant rate."""
@@ -136,11 +130,9 @@ class SeparateEpochs(EarlyStopping):
     """The same with epochs that each begin with a batch of their own: the last batch of an epoch may be smaller."""
 
     def epoch(self, step: int, hours: int) -> int:
-        """Return the epoch, counted from 1, that the step after `step` steps belongs to."""
         return step // -(-hours // self.batch_size) + 1
 
     def next_report(self, step: int, hours: int) -> int:
-        """Return the last step of the epoch."""
         return self.epoch(step, hours) * -(-hours // self.batch_size)
 
 

@@ -37,10 +37,8 @@ class Protocol:
         for name, value in counts.items():
             if not value >= 1:
                 raise InputError(f"protocol.{name} must be 1 or more, got {value}")
-        for name, rate in (
-            *((f"{head}_rate", rate) for head, rate in self.rates.items()),
-            ("fine_tune_rate", self.fine_tune_rate),
-        ):
+        rates = {f"{head}_rate": rate for head, rate in self.rates.items()} | {"fine_tune_rate": self.fine_tune_rate}
+        for name, rate in rates.items():
             if not rate > 0:
                 raise InputError(f"protocol.{name} must be above 0, got {rate}")
 
@@ -48,15 +46,7 @@ class Protocol:
 def limited_stays(split: SplitData, task: int, fraction: float, seed: int, binary: bool = True) -> np.ndarray:
     """Choose a fraction of the stays, of a binary task the same fraction of those with and without a positive hour.
 
-    Args:
-        split: of which to take stays.
-        task: position of the label.
-        fraction: in (0, 1].
-        seed: of the choice.
-        binary: whether the task is.
-
-    Returns:
-        Their indices, sorted.
+    Returns their indices, sorted; `task` is the position of the label.
     """
     if not 0 < fraction <= 1:
         raise InputError(f"the fraction of labels must be above 0, up to 1, got {fraction}")
@@ -94,11 +84,8 @@ def labelled_training(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows [H] of the training split to learn a task from, and the weight of each class in the loss [K].
 
-    Args:
-        cohort: the data; its training hours must be of two classes, and validation hours must be labelled.
-        task: name of the task.
-        protocol: says whether the classes are balanced.
-        labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
+    The rows are those of the fraction `labels` of the training stays, chosen by `label_seed`. They must be of two classes, and
+    validation hours must be labelled.
     """
     position, declared = cohort.task(task)
     training = cohort["train"]

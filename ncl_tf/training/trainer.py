@@ -11,7 +11,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from ncl_tf import files
-from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
@@ -19,7 +19,7 @@ from ncl_tf.networks.encoder import Encoder
 from ncl_tf.runs import Run, bindings, checksum
 from ncl_tf.training.distribution import Alone
 from ncl_tf.training.factories import typed
-from ncl_tf.training.loop import FitResult, Report, learn
+from ncl_tf.training.loop import Report, learn
 from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
 
 
@@ -48,7 +48,6 @@ def train(
     A method that is trained with early stopping (End-to-End) has its own batch size and learning rate, and no `steps`.
 
     Args:
-        run: the run directory.
         gather: returns those who train together, see `ncl_tf.training.distribution`; a run may be resumed with others.
         export: writes the encoder at the end, `ncl_tf.serving.export.export_encoder`; None: no export.
         cohort: path of the cohort file.
@@ -90,7 +89,6 @@ class WindowLearner:
     """Trains a method on random batches of windows, together with the other workers of its group.
 
     Args:
-        model: the method.
         cohort: of which it learns from the training split and is validated on the validation split.
         plan: batch size, learning rate and what to validate on.
         group: those who train together.
@@ -102,18 +100,10 @@ class WindowLearner:
     """
 
     def __init__(
-        self,
-        model: Method,
-        cohort: Cohort,
-        plan: FixedSteps | EarlyStopping,
-        group: Alone,
-        run: Run,
-        clock: Clock,
+        self, model: Method, cohort: Cohort, plan: FixedSteps | EarlyStopping, group: Alone, run: Run, clock: Clock
     ) -> None:
         self.model, self.plan, self.group, self.run, self.clock = model, plan, group, run, clock
-        self._training, validation = (
-            MethodSamples(model, cohort, split, group.part, group.replicas) for split in ("train", "val")
-        )
+        self._training, validation = (MethodSamples(model, cohort[split], group) for split in ("train", "val"))
         self.hours = self._training.count
         plan.check(model, self.hours)
         group.check_batch(plan.batch_size)
@@ -155,21 +145,17 @@ def _train(run: Run, learner: WindowLearner, cohort: Cohort) -> None:
                 tf.summary.scalar(name, value, step)
         writer.flush()
 
+    total = None if plan.chooses else plan.steps
     try:
-        with tqdm(initial=first, total=plan.total_steps, unit=" steps", smoothing=0.05, disable=not run.writes) as bar:
+        with tqdm(initial=first, total=total, unit=" steps", smoothing=0.05, disable=not run.writes) as bar:
             learner.bar = bar
             fitted = learn(run, learner, plan, learner.clock, best, on_report)
     except KeyboardInterrupt:
         print(f"{run.folder}: start the same command again to resume from step {run.kept_step}")
         raise
     if run.writes:
-        run.save(**_outcome(fitted))
-
-
-def _outcome(fitted: FitResult) -> dict[str, Any]:
-    """Return what the record says about a training that has ended."""
-    outcome = {"step": fitted.step, "stopped_by_budget": fitted.stopped_by_budget, "result": fitted.result}
-    return outcome | ({} if fitted.best_epoch is None else {"best_epoch": fitted.best_epoch})
+        chosen = {} if fitted.best_epoch is None else {"best_epoch": fitted.best_epoch}
+        run.save(step=fitted.step, stopped_by_budget=fitted.stopped_by_budget, result=fitted.result, **chosen)
 
 
 def _finish(
@@ -186,20 +172,11 @@ def _finish(
 
 
 class MethodSamples:
-    """The samples of a split that a method learns from: all hours, or those that it chooses.
+    """The samples of a split that a method learns from: all hours, or those that it chooses; this worker's share of them."""
 
-    Args:
-        model: chooses the rows, and says how long windows are.
-        cohort, split: where they come from.
-        part: which worker's share of each batch to make, of how many workers.
-        replicas: in how many stretches a validation batch comes.
-    """
-
-    def __init__(
-        self, model: Method, cohort: Cohort, split: str, part: tuple[int, int] = (0, 1), replicas: int = 1
-    ) -> None:
-        self.rows, self.replicas = model.sample_rows(cohort[split]), replicas
-        self.windows = Windows(cohort[split], model.window_hours, part)
+    def __init__(self, model: Method, split: SplitData, group: Alone) -> None:
+        self.rows, self.replicas = model.sample_rows(split), group.replicas
+        self.windows = Windows(split, model.window_hours, group.part)
         self.count = self.windows.hours if self.rows is None else len(self.rows)
 
     def batches(self, batch_size: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
@@ -223,9 +200,7 @@ class StepCallback(keras.callbacks.Callback):
             step, loss = self.first + batch + 1, float(logs["loss"])
             raise InputError(f"step {step}: the loss is {loss}, so training stops. {self.run.last_good()}")
         self.bar.update()
-        shown = {"loss": f"{float(logs['loss']):.3f}"}
-        if "accuracy" in logs:
-            shown["accuracy"] = f"{float(logs['accuracy']):.3f}"
+        shown = {name: f"{float(logs[name]):.3f}" for name in ("loss", "accuracy") if name in logs}
         self.bar.set_postfix(shown, refresh=False)
         self.model.stop_training = self.clock.over  # the report, with its validation, is still made
 

@@ -21,10 +21,7 @@ def raise_errors_of_workers(wait: float) -> None:
 
     With its coordination service, TensorFlow ends the process from C++ when a worker does not come, and swallows SIGTERM;
     without it, the strategy looks after its workers in Python, every half minute. Neither this choice nor how long it waits
-    for all workers to be there can be set by a public function.
-
-    Args:
-        wait: seconds until all workers have to be there.
+    for all workers to be there, `wait` seconds, can be set by a public function.
     """
     from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
     from tensorflow.python.eager import context

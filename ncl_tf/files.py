@@ -41,7 +41,9 @@ def atomic_path(path: pathlib.Path) -> Iterator[pathlib.Path]:
         yield partial
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
-        partial.chmod(0o666 & ~current_umask())
+        umask = os.umask(0)  # temporary files are created private, which results should not be
+        os.umask(umask)
+        partial.chmod(0o666 & ~umask)
         partial.replace(path)
         sync_folder(path.parent)
     except OSError as error:  # e.g. the disk is full
@@ -131,10 +133,3 @@ def sync_folder(folder: pathlib.Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def current_umask() -> int:
-    """Read the process's umask: temporary files are created private, which results should not be."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask

@@ -6,28 +6,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from ncl_tf.errors import InputError
 from ncl_tf.paper.jobs import Job, execute
+from ncl_tf.paper.ray_executor import Ray
 
 SECONDS_TO_SEE = 60
-
-
-class Executor(Protocol):
-    """A place where jobs run.
-
-    Attributes:
-        slots: how many jobs it should be given at the same time; None: all that are ready.
-        parallel: how many run at the same time, as far as is known.
-    """
-
-    slots: int | None
-    parallel: int
-
-    def submit(self, job: Job) -> concurrent.futures.Future: ...
-
-    def close(self) -> None: ...
 
 
 def local_slots(cpus_per_job: int | None) -> int:
@@ -48,6 +32,10 @@ class Local:
 
     Several jobs at once have cores of their own, where the system can do that: two trainings that share two cores take up to
     twice as long.
+
+    Attributes:
+        slots: how many jobs it should be given at the same time; None, of `Ray`: all that are ready.
+        parallel: how many run at the same time, as far as is known.
     """
 
     def __init__(self, cpus_per_job: int | None = None) -> None:
@@ -76,17 +64,12 @@ class Local:
 
 
 def run_all(
-    jobs: Sequence[Job], executor: Executor, report: Callable[[dict[str, str], list[Job]], None]
+    jobs: Sequence[Job], executor: "Local | Ray", report: Callable[[dict[str, str], list[Job]], None]
 ) -> dict[str, str]:
-    """Run jobs in their order, each as soon as what it needs is done.
+    """Run jobs in their order, each as soon as the one before it that it needs is done.
 
-    Args:
-        jobs: the jobs, each after the one that it needs.
-        executor: where they run.
-        report: called whenever something changed and every few seconds, with the outcomes and the running jobs.
-
-    Returns:
-        The outcome of each job by name: '' where it is done, else what went wrong.
+    Returns the outcome of each job by name: '' where it is done, else what went wrong. Whenever something changed and every few
+    seconds, `report` is called with the outcomes and the running jobs.
     """
     outcomes: dict[str, str] = {job.name: "" for job in jobs if job.done()}
     waiting = [job for job in jobs if job.name not in outcomes]

@@ -61,15 +61,11 @@ class Job:
 
 
 def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] = lambda: False) -> int:
-    """Run a job unless it is done.
+    """Run a job unless it is done; return the program's exit code, 0 where the job was done already.
 
     Args:
-        job: the job.
         threads: number of threads of TensorFlow and numpy; None: as many as there are cores.
         stopping: polled several times a second; once it returns True the program is stopped.
-
-    Returns:
-        The program's exit code, 0 where the job was done already.
     """
     job.log.parent.mkdir(parents=True, exist_ok=True)
     limits = {} if threads is None else dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"), str(threads))

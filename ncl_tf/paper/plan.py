@@ -22,7 +22,6 @@ class Plan:
 
     Args:
         table: the table, with the rows and columns that are wanted.
-        cohort: path of the cohort file.
         budget: name of a file in gin/budgets.
         seeds: how many of the paper's, 3, or which of them, '2222,3333'; None: as many as it took.
         gin_files: read between a method's file and the budget's.

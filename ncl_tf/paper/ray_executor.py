@@ -21,7 +21,6 @@ class Ray:
     Args:
         address: HOST:PORT, ray://HOST:PORT or auto.
         cpus_per_job: cores of each job; None: 2.
-        gpus_per_job: GPUs of each job.
 
     Attributes:
         slots: None: Ray itself queues what does not fit.
@@ -80,12 +79,9 @@ class Ray:
 
 
 def execute_elsewhere(project: str, job: dict[str, Any], threads: int) -> int:
-    """Run a job in a process that need not find the project; it stands for itself, since it is sent there as code.
+    """Run a job, given by its attributes, in a process that need not find the project's folder.
 
-    Args:
-        project: the project's folder.
-        job: the attributes of a `Job`.
-        threads: see `ncl_tf.paper.jobs.execute`, as for the exit code that is returned.
+    The function stands for itself, since it is sent there as code. It returns what `ncl_tf.paper.jobs.execute` does.
     """
     import sys
 

@@ -3,12 +3,13 @@
 from ncl_tf.errors import InputError
 from ncl_tf.paper import executors, progress, results, tables
 from ncl_tf.paper.compare import Comparison
-from ncl_tf.paper.executors import Executor
+from ncl_tf.paper.executors import Local
 from ncl_tf.paper.jobs import Job
 from ncl_tf.paper.plan import Plan
+from ncl_tf.paper.ray_executor import Ray
 
 
-def reproduce(plan: Plan, executor: Executor) -> None:
+def reproduce(plan: Plan, executor: Local | Ray) -> None:
     """Run what is not done yet, and write the table anew after every job; at the end, report the jobs that failed."""
     jobs = plan.jobs()
     bar = progress.Bar(jobs, executor.parallel)

@@ -38,23 +38,16 @@ def checksum(*parts: HasVariables) -> str:
 
 
 def assign(values: dict[str, np.ndarray], path: pathlib.Path, *parts: HasVariables) -> None:
-    """Set all variables of the parts to a checkpoint's values.
+    """Set all variables of the parts to the values of the checkpoint at `path`, by paths and shapes that must be the same.
 
     Values of other parts, such as the optimizer where only the model is restored, are left out: the first component of a
     variable's path names its part.
-
-    Args:
-        values: by the variables' paths.
-        path: of the checkpoint, for errors.
-        parts: whose variables must have the checkpoint's paths and shapes.
     """
     variables = named_variables(*parts)
     owners = {name.split("/")[0] for name in variables}
     values = {name: value for name, value in values.items() if name.split("/")[0] in owners}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-    other = {name for name, value in values.items() if shapes.get(name) != value.shape} | (
-        shapes.keys() - values.keys()
-    )
+    other = shapes.keys() - values.keys() | {name for name in values if shapes.get(name) != values[name].shape}
     if other:
         raise InputError(f"{path}: made by another model; first difference: {sorted(other)[0]}")
     for name, variable in variables.items():

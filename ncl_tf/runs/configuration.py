@@ -32,13 +32,9 @@ RENAMED_KEYS = {"question": "settings"}
 
 
 def bindings(config: str) -> dict[str, str]:
-    """Parse a configuration as gin prints it.
+    """Parse the text of `gin.config_str()`, by this or an earlier version.
 
-    Args:
-        config: the text of `gin.config_str()`, by this or an earlier version.
-
-    Returns:
-        Every binding and macro, name -> value as gin prints it, by today's names.
+    Returns every binding and macro, name -> value as gin prints it, by today's names.
     """
     joined = re.sub(r"\\\n\s*", "", config)
     return upgraded(dict(re.findall(r"^([\w./@]+) = (.*(?:\n[ \t]+.*)*)", joined, re.MULTILINE)))
@@ -46,12 +42,9 @@ def bindings(config: str) -> dict[str, str]:
 
 def upgraded(config: Mapping[str, str]) -> dict[str, str]:
     """Translate the bindings of an earlier version to today's names, and add those that it did not have."""
-
-    def renamed_reference(match: re.Match[str]) -> str:
-        return match[1] + RENAMED.get(match[2], match[2])
-
     found = {
-        RENAMED.get(name, name): re.sub(r"([%@])([\w./]+)", renamed_reference, value) for name, value in config.items()
+        RENAMED.get(name, name): re.sub(r"(?<=[%@])[\w./]+", lambda match: RENAMED.get(match[0], match[0]), value)
+        for name, value in config.items()
     }
     for name, value in ADDED.items():
         if value.startswith("%") and found.get(name, value) != value:
@@ -70,14 +63,9 @@ def read_configuration(path: pathlib.Path) -> str:
 def differences(
     config: Mapping[str, str], expected: Mapping[str, str], ignored: Container[str] = ()
 ) -> dict[str, tuple[str, str]]:
-    """Compare two configurations.
+    """Compare two configurations, as of `bindings`, except for the names that are ignored.
 
-    Args:
-        config, expected: name -> value, as of `bindings`.
-        ignored: names that make no difference.
-
-    Returns:
-        Each name with another value: name -> its value in `config` and in `expected`, "not set" where there is none.
+    Returns each name with another value: name -> its value in `config` and in `expected`, "not set" where there is none.
     """
     return {
         name: (config.get(name, "not set"), expected.get(name, "not set"))

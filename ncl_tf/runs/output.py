@@ -64,7 +64,10 @@ class OutputFolder:
     def check(self, facts: Mapping[str, Any]) -> None:
         """Refuse a folder that is for another cohort, budget or parameters, or that holds other files."""
         if not self.exists:
-            if self.folder.exists() and not (self.folder.is_dir() and _names(self.folder) <= {"results"}):
+            own = self.folder.is_dir() and all(
+                path.name == "results" or path.suffix == ".partial" for path in self.folder.iterdir()
+            )
+            if self.folder.exists() and not own:
                 raise InputError(f"{self.folder}: must be new or empty, or have a plan.json; name another --output")
             return
         other = [
@@ -100,8 +103,3 @@ def write_result(path: pathlib.Path, result: Mapping[str, Any]) -> None:
     text = files.json_text(result)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         files.write_text(path, text)
-
-
-def _names(folder: pathlib.Path) -> set[str]:
-    """What a folder holds, without the traces of an interrupted write."""
-    return {path.name for path in folder.iterdir() if path.suffix != ".partial"}

@@ -11,7 +11,6 @@ encoder/                 SavedModel, written at the end
 """
 
 import json
-import pathlib
 import zlib
 from typing import Any
 
@@ -26,29 +25,19 @@ from ncl_tf.runs.store import StoredRun
 class Run(TrainingFolder):
     """One run directory, as bin/train writes it."""
 
-    def __init__(self, folder: str | pathlib.Path) -> None:
-        super().__init__(folder)
-        self._config, self._facts = "", {}
-
     def open(self, config: str, facts: dict[str, Any]) -> None:
         """Read the record of a run with the same configuration and facts, or begin one, of which nothing is written yet.
 
-        Args:
-            config: the whole configuration, as gin prints it.
-            facts: what else must not change, such as the cohort's checksum and columns.
+        Facts are what must not change beside the configuration, such as the cohort's checksum and columns.
         """
         self._config, self._facts = config, facts
         if (self.folder / "run.json").exists():
-            self.read()
+            self.record = files.read_json(self.folder / "run.json")
             self._check_same(facts)
             return
         if self.folder.exists() and not self._is_free():
             raise InputError(f"{self.folder}: must be new or empty, or a run to resume; name another --run_dir")
         self.record = {"status": "started", "wall_seconds": 0.0, "step": 0, **facts, **environment()}
-
-    def read(self) -> None:
-        """Read run.json."""
-        self.record = files.read_json(self.folder / "run.json")
 
     def start(self) -> None:
         """Lock the folder, until `close`, and write the configuration and the record of a new run.

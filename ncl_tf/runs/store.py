@@ -134,11 +134,9 @@ class StoredRun:
         return {path.parent.name: path for path in sorted(self.folder.glob("evaluations/*/classifier"))}
 
     def cohort(self, open_cohort: Callable[[pathlib.Path], Any], given: str | None = None) -> Any:
-        """Open the cohort that the run was trained on, and check that it is the same file.
+        """Open the cohort that the run was trained on, at `given` or where it was in training; check that it is the same file.
 
-        Args:
-            open_cohort: `ncl_tf.data.Cohort`, which the store does not import.
-            given: where the file is; None: where it was in training.
+        It is opened by `ncl_tf.data.Cohort`, which the store does not import.
         """
         path = pathlib.Path(given or self.setting("cohort") or "")
         if not given and not path.is_file():

@@ -100,7 +100,8 @@ def _clouds(data: pd.DataFrame, task: str, classes: int) -> Canvas:
 def distances(sources: Sources) -> Figure:
     """Draw cosine distances of representations within and between stays, and within stays over the hours between samples."""
     groups, how, split, _ = compared(sources, len(COLORS))
-    rows, stays = many_stays(split)
+    chosen = np.random.default_rng(0).permutation(len(split.lengths))[:DISTANCE_STAYS]
+    rows, stays = _last_hours(split, chosen)
     values = []
     for label, runs in groups.items():
         for run in runs:
@@ -141,11 +142,6 @@ def few_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
     return _last_hours(split, chosen, TSNE_HOURS)
 
 
-def many_stays(split: SplitData) -> tuple[np.ndarray, np.ndarray]:
-    """Choose rows [H] and stay numbers [H]: all hours of at most DISTANCE_STAYS random stays."""
-    return _last_hours(split, np.random.default_rng(0).permutation(len(split.lengths))[:DISTANCE_STAYS])
-
-
 def _last_hours(split: SplitData, chosen: np.ndarray, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """List the rows [H] of the last hours of stays, at most so many of each, and the stays' numbers 1 .. n [H]."""
     hours = np.minimum(split.lengths[chosen], most or split.lengths.max())
@@ -166,9 +162,7 @@ def embedded(run: StoredRun, split: SplitData, rows: np.ndarray) -> np.ndarray:
 def stay_distances(representations: np.ndarray, stays: np.ndarray) -> list[dict]:
     """Compute mean cosine distances, 1 - cos, over all pairs of hours of the same stay, of different stays, and by hours apart.
 
-    Args:
-        representations: [H, size], stay after stay, hour after hour.
-        stays: [H] stay number of each, 1 .. n.
+    The representations [H, size] are stay after stay, hour after hour; `stays` [H] are the numbers of their stays, 1 .. n.
     """
     unit = representations.astype(np.float64)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)

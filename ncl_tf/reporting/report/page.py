@@ -33,13 +33,7 @@ def write_page(sources: Sources, output: pathlib.Path) -> None:
 
 
 def build_page(sources: Sources, drawn: Sequence[figures.Figure], monitors: Sequence[dict[str, Any]]) -> str:
-    """Build the page's HTML.
-
-    Args:
-        sources: finished runs and reproduced tables.
-        drawn: the figures to show.
-        monitors: the patient view's content, of `patient.monitors`.
-    """
+    """Build the page's HTML from finished runs and reproduced tables, figures and the content of the patient view."""
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
     names = dict.fromkeys(summary.cohort_names(sources).values())
     return string.Template((HERE / "page.html").read_text(encoding="utf-8")).substitute(

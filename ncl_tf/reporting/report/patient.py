@@ -55,8 +55,7 @@ def _classifiers(sources: Sources) -> Iterator[tuple[StoredRun, dict[str, Any]]]
 
 def _rank(classifier: tuple[StoredRun, dict[str, Any]]) -> tuple[bool, float]:
     """Order evaluations; better ones are greater."""
-    _, evaluation = classifier
-    return evaluation["settings"]["split"] == "test", evaluation["metrics"]["auprc"]
+    return classifier[1]["settings"]["split"] == "test", classifier[1]["metrics"]["auprc"]
 
 
 def _monitor(run: StoredRun, evaluation: dict[str, Any]) -> dict[str, Any]:

@@ -51,11 +51,13 @@ def _group(identifier: str, group: str, runs: Sequence[StoredRun]) -> str:
     config = [f"{name} = {value}" for name, value in first.config.items() if name not in OWN]
     seeds = "" if len(runs) == 1 else f", {len(runs)} seeds"
     seconds = duration(sum(run.record["wall_seconds"] for run in runs))
+    used = {", ".join(f"{name} {version}" for name, version in run.record["versions"].items()) for run in runs}
+    versions = "".join(f"<p>{escape(text)}</p>" for text in sorted(used))
     return (
         f'<details id="{escape(identifier)}"><summary><span>{escape(group)}</span>'
         f"<small>{escape(first.record['dataset'])}, budget {escape(first.record['budget'])}{seeds}, trained in {seconds}</small>"
         f"</summary>{_trainings(group, runs)}{_evaluations(group, runs)}"
-        f"<h4>Commands</h4>{_code(_commands(first))}<h4>Versions</h4>{_versions(runs)}"
+        f"<h4>Commands</h4>{_code(_commands(first))}<h4>Versions</h4>{versions}"
         f"<h4>Configuration</h4>{_code(config, 'config')}</details>"
     )
 
@@ -111,11 +113,6 @@ def _commands(run: StoredRun) -> list[str]:
         words += [f"--gin_param={name} = {value}" for name, value in settings.protocol_overrides(result).items()]
         commands.append(shlex.join(["bin/evaluate", "--run_dir=AGAIN", *words]))
     return commands
-
-
-def _versions(runs: Sequence[StoredRun]) -> str:
-    versions = {", ".join(f"{name} {version}" for name, version in run.record["versions"].items()) for run in runs}
-    return "".join(f"<p>{escape(text)}</p>" for text in sorted(versions))
 
 
 def _row(title: Any, cells: Sequence[str], more: str = "") -> str:

@@ -44,9 +44,7 @@ def number(value: float) -> str:
 def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
     """Build a table of the paper, our number above the paper's in each cell.
 
-    Args:
-        content: the table.
-        anchors: the identifier on the page of each group of runs; copied results have none.
+    `anchors` are the identifiers on the page of each group of runs; copied results have none.
     """
     columns = content.table.columns
     blocks: dict[str, list[str]] = {}

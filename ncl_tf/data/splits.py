@@ -10,7 +10,7 @@ Split = dict[str, np.ndarray]  # split -> indices of its stays, rising
 
 
 def random_split(stratum: np.ndarray, seed: int) -> Split:
-    """Split stays at random into 64 / 16 / 20 %, each with its share of every stratum [stays], such as the ever septic."""
+    """Split stays at random into 64 / 16 / 20 %, each with the same share of every stratum [stays], such as ever septic."""
     rare = np.unique(stratum, return_counts=True)[1].min()
     if len(stratum) < 25 or rare < 3:
         raise InputError(

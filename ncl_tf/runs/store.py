@@ -136,7 +136,7 @@ class StoredRun:
     def cohort(self, open_cohort: Callable[[pathlib.Path], Any], given: str | None = None) -> Any:
         """Open the cohort that the run was trained on, at `given` or where it was in training; check that it is the same file.
 
-        It is opened by `ncl_tf.data.Cohort`, which the store does not import.
+        `open_cohort` is `ncl_tf.data.Cohort`, which the store does not import.
         """
         path = pathlib.Path(given or self.setting("cohort") or "")
         if not given and not path.is_file():

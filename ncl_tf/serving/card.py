@@ -45,7 +45,7 @@ def make_card(
     run: dict[str, Any],
     evaluation: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Collect the content of model.json from the run's bindings and record, and the classifier's evaluation, if it is one."""
+    """Collect model.json: `config` has the run's bindings, `run` is its record, `evaluation` is None for an encoder."""
     evaluation = evaluation and upgraded_evaluation(evaluation)
     raw = cohort.preprocessor is not None
     names = {

@@ -66,7 +66,7 @@ class RawPreprocessor(tf.Module):
     def check(self, rows: tf.Tensor, before: tf.Tensor) -> None:
         """Stop the graph at a value that cannot be right, with a message that shows value, place and what is allowed.
 
-        Before each raw row [N, R] lies, in its stay, the one of `before` [N, R]; NaN for the first.
+        The rows [N, R] are raw; `before` [N, R] has the row before each one in its stay, NaN for the first.
         """
         everywhere = np.arange(len(self.channels))
         self._refuse(rows, tf.math.is_inf(rows), everywhere, ["a finite number, or NaN where not measured"])
@@ -81,7 +81,7 @@ class RawPreprocessor(tf.Module):
             self._refuse(rows, wrong[:, None], [self.hour], ["a whole hour, one after the hour of the row before"])
 
     def _refuse(self, rows: tf.Tensor, bad: tf.Tensor, channels: Sequence[int], allowed: list[str]) -> None:
-        """Stop at the first cell of the rows [N, R] that is bad, [N, K] bool, for the K channels at these positions.
+        """Stop at the first cell of raw rows [N, R] that is `bad` [N, K], in the K channels at the positions `channels`.
 
         `allowed` is what their cells may hold, [K] or, if all may hold the same, [1].
         """

@@ -101,6 +101,10 @@ class Preprocessor:
         _for_each_channel(transform_channel, self.dataset)
         return table
 
+    def __call__(self, stays: Stays) -> np.ndarray:
+        """Prepare raw stays as the cohort holds them: [hours, columns] float32."""
+        return self.transform(clean(self.dataset, stays))
+
     def to_json(self) -> dict[str, Any]:
         """Convert to plain values; float32 numbers survive the round trip."""
         return {"dataset": dataclasses.asdict(self.dataset), "mean": self.mean.tolist(), "scale": self.scale.tolist()}

@@ -14,7 +14,6 @@ from ncl_tf.data.cohort import FORMAT_VERSION, Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.describe import describe
-from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.stays import Stays
@@ -98,7 +97,7 @@ def test_what_is_written_is_what_is_read(ward, ward_cohort):
     assert cohort.tasks == PHYSIONET2019.tasks
     assert cohort.task("sepsis") == (0, Task("sepsis"))
     stays, _ = physionet2019.read_stays([ward])
-    prepared = cohort.preprocessor.transform(clean(cohort.preprocessor.dataset, stays))
+    prepared = cohort.preprocessor(stays)
     for split in SPLITS:
         part = cohort[split]
         for name, (first, last, stay_id) in zip(part.stay_names, part.patient_windows, strict=True):

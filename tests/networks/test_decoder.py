@@ -21,7 +21,7 @@ def randomize(model: keras.Model, seed: int) -> None:
 
 
 def build_decoder(seed: int = 0, kind: type[Decoder] = Decoder, **settings) -> Decoder:
-    decoder = kind(STATIC, DYNAMIC, name="decoder", **settings)
+    decoder = kind(STATIC, DYNAMIC, **settings)
     decoder.build((None, SIZE))
     randomize(decoder, seed)
     return decoder

@@ -52,7 +52,9 @@ class Run(TrainingFolder):
             self.save()
         elif files.read_json(path) != self.record:  # since `open`, when the folder was not locked
             self.close()
-            raise InputError(f"{self.folder}: another process has trained there in the meantime; start the command again")
+            raise InputError(
+                f"{self.folder}: another process has trained there in the meantime; start the command again"
+            )
 
     def _is_free(self) -> bool:
         """Whether the folder holds at most what a run leaves that was killed in `start`."""

@@ -103,33 +103,30 @@ def mimic_ward_cohort(mimic_ward: pathlib.Path, made_once: Callable[..., pathlib
     return made_once("mimic_ward.h5", make)
 
 
-def _real_data(variable: str, names: list[str]) -> list[pathlib.Path]:
-    folder = os.environ.get(variable)
-    if not folder:
-        pytest.skip(f"{variable} is not set; it names the folder with {' and '.join(names)}")
-    return [pathlib.Path(folder) / name for name in names]
+def _real_data(variable: str, content: str) -> pathlib.Path:
+    if not os.environ.get(variable):
+        pytest.skip(f"{variable} is not set; it names the folder with {content}")
+    return pathlib.Path(os.environ[variable])
 
 
 @pytest.fixture(scope="session")
 def physionet2019_zips() -> list[pathlib.Path]:
     """The two official zips of PhysioNet 2019."""
-    return _real_data("NCL_PHYSIONET2019", ["training_setA.zip", "training_setB.zip"])
+    folder = _real_data("NCL_PHYSIONET2019", "training_setA.zip and training_setB.zip")
+    return [folder / f"training_set{letter}.zip" for letter in "AB"]
 
 
 @pytest.fixture(scope="session")
 def mimic3_demo() -> pathlib.Path:
     """The multitask output of mimic3-benchmarks on the open demo of MIMIC-III, as tar file."""
-    return _real_data("NCL_MIMIC3_DEMO", ["multitask.tar.xz"])[0]
+    return _real_data("NCL_MIMIC3_DEMO", "multitask.tar.xz") / "multitask.tar.xz"
 
 
 @pytest.fixture(scope="session")
 def paper_text() -> str:
     """The paper in LaTeX."""
-    folder = os.environ.get("NCL_PAPER")
-    if not folder:
-        pytest.skip("NCL_PAPER is not set; it names the folder with the paper's LaTeX text")
-    files = sorted(path for path in pathlib.Path(folder).iterdir() if path.suffix in (".txt", ".tex"))
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    files = sorted(_real_data("NCL_PAPER", "the paper's LaTeX text").iterdir())
+    return "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".txt", ".tex"))
 
 
 @pytest.fixture(scope="session")
@@ -178,8 +175,7 @@ def run(python: str) -> Callable[..., subprocess.CompletedProcess]:
     """Run a program of the project in a process of its own: run("bin/prepare", "table", "--help")."""
 
     def run(*command: str | pathlib.Path) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            [python, *map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-        )
+        settings = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 300}
+        return subprocess.run([python, *map(str, command)], check=False, **settings)
 
     return run

@@ -1,5 +1,6 @@
 """`bin/reproduce` as users run it: from nothing to the table, again, killed midway, on a Ray cluster that loses a worker."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -7,10 +8,11 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
+import trainings
 from processes import ROOT, finish, start, wait_for
 
 SMALL = {
@@ -29,18 +31,9 @@ THREE_ROWS = ("--methods=seq2seq_ae,cl,end_to_end", ONE_HEAD)  # one of each kin
 
 
 def command(python: str, cohort: pathlib.Path, output: pathlib.Path, *flags: str) -> list[str]:
-    return [
-        python,
-        str(ROOT / "bin" / "reproduce"),
-        "--table=physionet2019",
-        "--budget=smoke",
-        "--seeds=1",
-        "--cpus_per_job=1",
-        f"--cohort={cohort}",
-        f"--output={output}",
-        *(f"--gin_param={name} = {value!r}" for name, value in SMALL.items()),
-        *flags,
-    ]
+    params = [f"--gin_param={name} = {value!r}" for name, value in SMALL.items()]
+    params += ["--table=physionet2019", "--budget=smoke", "--seeds=1", "--cpus_per_job=1"]
+    return [python, str(ROOT / "bin" / "reproduce"), *params, f"--cohort={cohort}", f"--output={output}", *flags]
 
 
 def checkpoints(output: pathlib.Path) -> list[pathlib.Path]:
@@ -62,9 +55,7 @@ def cells(output: pathlib.Path) -> dict[tuple[str, str, str], list[float]]:
 
 
 @pytest.fixture(scope="module")
-def outputs(
-    ward_cohort: pathlib.Path, python: str, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[pathlib.Path, pathlib.Path]:
+def outputs(ward_cohort: pathlib.Path, python: str, tmp_path_factory) -> tuple[pathlib.Path, pathlib.Path]:
     """Three rows, killed midway and resumed by the same command; one row without interruption, as users start it."""
     folder = tmp_path_factory.mktemp("reproduce")
     whole, row = folder / "whole", folder / "row"
@@ -81,9 +72,7 @@ def outputs(
 
 
 @pytest.fixture(scope="module")
-def grown(
-    outputs: tuple[pathlib.Path, pathlib.Path], ward_cohort: pathlib.Path, python: str
-) -> tuple[pathlib.Path, int, str]:
+def grown(outputs: tuple, ward_cohort: pathlib.Path, python: str) -> tuple[pathlib.Path, int, str]:
     """The single row with two more methods, one of which cannot be trained: folder, exit code, messages."""
     output = shutil.copytree(outputs[1], outputs[1].with_name("grown"))
     blocked = output / "runs" / "sacl-seed1111"
@@ -100,11 +89,9 @@ def check_table(output: pathlib.Path, titles: dict[str, str]) -> None:
         own = "-head_mlp" if row == "end_to_end" else ""
         path = output / "runs" / f"{row}{own}-seed1111" / "evaluations" / "sepsis-mlp.json"
         evaluated[row] = json.loads(path.read_text(encoding="utf-8"))["metrics"]
-    assert {cell: values for cell, values in cells(output).items() if cell[2] == "mlp"} == {
-        (row, metric, "mlp"): [100 * metrics[metric]]
-        for row, metrics in evaluated.items()
-        for metric in ("auprc", "auroc", "utility")
-    }
+    names = [(row, metric) for row in titles for metric in ("auprc", "auroc", "utility")]
+    expected = {(row, metric, "mlp"): [100 * evaluated[row][metric]] for row, metric in names}
+    assert {cell: values for cell, values in cells(output).items() if cell[2] == "mlp"} == expected
     markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
     lines = markdown.split("\n")[2 : 2 + len(titles)]
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == list(titles.values())
@@ -114,11 +101,11 @@ def check_table(output: pathlib.Path, titles: dict[str, str]) -> None:
     assert "budget 'smoke', 1 seed " in markdown
 
 
-def test_from_nothing_to_the_finished_table(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+def test_from_nothing_to_the_finished_table(outputs):
     check_table(outputs[0], {"seq2seq_ae": "Seq2Seq-AE", "cl": "CL", "end_to_end": "End-to-End"})
 
 
-def test_results_record_where_they_come_from(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+def test_results_record_where_they_come_from(outputs):
     output = outputs[0]
     evaluated = json.loads((output / "runs/cl-seed1111/evaluations/sepsis-mlp.json").read_text(encoding="utf-8"))
     result = json.loads((output / "results/cl-seed1111/sepsis-mlp.json").read_text(encoding="utf-8"))
@@ -132,47 +119,46 @@ def test_results_record_where_they_come_from(outputs: tuple[pathlib.Path, pathli
     assert str(output.parent) not in json.dumps(result)  # no path of this machine
 
 
-def test_run_again_it_does_nothing(
-    outputs: tuple[pathlib.Path, pathlib.Path], ward_cohort: pathlib.Path, run: Callable
-) -> None:
+def test_run_again_it_does_nothing(outputs, ward_cohort, run):
     output = outputs[0]
-    ran = contents(output / "runs") | contents(output / "logs") | contents(output / "results")
-    made = tables(output)
+
+    def ran() -> list[dict]:
+        return [contents(output / name) for name in ("runs", "logs", "results")]
+
+    before, made = ran(), tables(output)
     done = run(*command("", ward_cohort, output, *THREE_ROWS)[1:])
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"6 jobs, 6 done; time left: about 0 s.*\n", done.stderr)  # none ended, as none was started
-    assert ran == contents(output / "runs") | contents(output / "logs") | contents(output / "results")
-    assert tables(output) == made
+    assert (ran(), tables(output)) == (before, made)
     shown = run(*command("", ward_cohort, output, *THREE_ROWS, "--only_print")[1:])
     assert shown.stdout.count("done  bin/") == 6
     assert "6 jobs, 6 done; time left: about 0 s" in shown.stdout
 
 
-def test_killed_midway_it_makes_the_same_row(outputs: tuple[pathlib.Path, pathlib.Path]) -> None:
+def test_killed_midway_it_makes_the_same_row(outputs):
     whole, row = outputs
-    log = (whole / "logs" / "cl-seed1111.log").read_text(encoding="utf-8")
-    assert "from step" in log
-    assert log.count("$ bin/train") == 2
-    assert (whole / "logs" / "seq2seq_ae-seed1111.log").read_text(encoding="utf-8").count("$ bin/train") == 1
+    killed, undisturbed = ((whole / "logs" / f"{name}-seed1111.log").read_text() for name in ("cl", "seq2seq_ae"))
+    assert "from step" in killed
+    assert (killed.count("$ bin/train"), undisturbed.count("$ bin/train")) == (2, 1)
     assert len(cells(row)) == 3
     assert cells(row).items() <= cells(whole).items()
 
 
 @pytest.mark.slow
-def test_a_failing_job_is_reported_and_the_others_finish(
-    grown: tuple[pathlib.Path, int, str], outputs: tuple[pathlib.Path, pathlib.Path]
-) -> None:
+def test_a_failing_job_is_reported_and_the_others_finish(grown, outputs):
     output, code, err = grown
     assert code == 1
     report = err[err.index("error: 2 of 6 jobs failed") :]
-    assert f"sacl-seed1111: exit code 1; log: {output}/logs/sacl-seed1111.log; its last line: error: " in report
-    assert f"{output}/runs/sacl-seed1111: must be new or empty" in report
-    assert "sacl-seed1111-sepsis-mlp: not run: it needs sacl-seed1111" in report
+    parts = [f"sacl-seed1111: exit code 1; log: {output}/logs/sacl-seed1111.log; its last line: error: "]
+    parts += [
+        f"{output}/runs/sacl-seed1111: must be new or empty",
+        "sacl-seed1111-sepsis-mlp: not run: it needs sacl-seed1111",
+    ]
+    assert [part for part in parts if part not in report] == []
     markdown = (output / "physionet2019.md").read_text(encoding="utf-8")
     assert [line.split(" | ")[0] for line in markdown.split("\n")[2:4]] == ["| CL", "| End-to-End"]
-    before, now = contents(outputs[1] / "runs"), contents(output / "runs")
-    kept = {output / "runs" / path.relative_to(outputs[1] / "runs"): value[0] for path, value in before.items()}
-    assert kept.items() <= {path: value[0] for path, value in now.items()}.items()  # CL was not trained again
+    kept = trainings.contents(outputs[1] / "runs")
+    assert kept.items() <= trainings.contents(output / "runs").items()  # CL was not trained again
 
 
 @pytest.fixture(scope="module")
@@ -190,19 +176,15 @@ def cluster() -> Iterator[str]:
 def starter_of(program: str, run_dir: pathlib.Path) -> int:
     """The process that holds the leash of a running job: on Ray, a worker."""
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError, IndexError):
             arguments = (folder / "cmdline").read_text(encoding="utf-8").split("\0")
             if arguments[1].endswith("leash.py") and {f"--run_dir={run_dir}", str(ROOT / program)} <= set(arguments):
                 return int((folder / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1])
-        except (OSError, IndexError):
-            continue
     raise AssertionError(f"{program} does not run")
 
 
 @pytest.mark.slow
-def test_ray_loses_a_worker_and_the_table_comes_out_equal(
-    cluster: str, outputs: tuple[pathlib.Path, pathlib.Path], ward_cohort: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_ray_loses_a_worker_and_the_table_comes_out_equal(cluster, outputs, ward_cohort, tmp_path):
     """The whole table, all rows and both heads, equal to the one of this machine alone, which was killed once and grew."""
     output, alone = tmp_path / "ray", shutil.copytree(outputs[0], tmp_path / "alone")
     code, _, err = finish(start(command(sys.executable, ward_cohort, alone)))
@@ -216,21 +198,18 @@ def test_ray_loses_a_worker_and_the_table_comes_out_equal(
     code, _, err = finish(process)
     assert code == 0, err
     log = (output / "logs" / "cl-seed1111.log").read_text(encoding="utf-8")
-    assert log.count("$ bin/train") == 2
-    assert "from step" in log
+    assert log.count("$ bin/train") == 2 and "from step" in log
     assert len(cells(output)) == 54
     assert tables(output) == tables(alone)
 
 
 @pytest.mark.slow
-def test_ray_refuses_what_no_machine_can_give(
-    cluster: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
-) -> None:
+def test_ray_refuses_what_no_machine_can_give(cluster, ward_cohort, tmp_path, run):
     flags = ["--executor=ray", f"--ray_address={cluster}", "--cpus_per_job=64"]
     done = run(*command("", ward_cohort, tmp_path / "ray", *ONE_ROW, *flags)[1:])
     assert done.returncode == 1
-    for part in ("--cpus_per_job", "64", "--gpus_per_job", "1 CPUs and 0 GPUs, 1 CPUs"):
-        assert part in done.stderr
+    parts = ("--cpus_per_job", "64", "--gpus_per_job", "1 CPUs and 0 GPUs, 1 CPUs")
+    assert [part for part in parts if part not in done.stderr] == []
 
 
 @pytest.mark.parametrize(
@@ -242,9 +221,7 @@ def test_ray_refuses_what_no_machine_can_give(
         (["--table=physionet2019", "--executor=ray", "--ray_address=127.0.0.1:9"], ["--ray_address", "127.0.0.1:9"]),
     ],
 )
-def test_bad_requests_are_refused(
-    flags: list[str], parts: list[str], ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
-) -> None:
+def test_bad_requests_are_refused(flags, parts, ward_cohort, tmp_path, run):
     done = run("bin/reproduce", f"--cohort={ward_cohort}", f"--output={tmp_path / 'out'}", *flags)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")

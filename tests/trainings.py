@@ -27,9 +27,9 @@ def state(run_dir: pathlib.Path) -> dict[str, np.ndarray]:
         return dict(archive)
 
 
-def contents(folder: pathlib.Path) -> dict[pathlib.Path, bytes]:
-    """Read all files of a folder."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    """Read all files of a folder, by their paths within it."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def assert_same_bits(one: pathlib.Path, other: pathlib.Path) -> None:

@@ -1,7 +1,6 @@
 """Measurements: turns, times and memory of real processes, and all work that is measured."""
 
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,13 +8,13 @@ import pytest
 from benchmarks import data, heads, measure, models, serve
 
 
-def test_works_take_turns_in_processes_of_their_own(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_works_take_turns_in_processes_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(pathlib.Path(__file__).parent)
     note = tmp_path / "turns"
     works = {"small": (0.02, 1, str(note)), "large": (0.2, 200, str(note))}
     measured = measure.in_own_processes("work.make", works, repeats=2)
     turns = note.read_text().split()
-    small, large = turns[0], turns[1]
+    small, large = turns[:2]
     assert small != large
     assert turns == [small, large, *[small] * 2, *[large] * 2, *[small] * 2, *[large] * 2]  # a turn is two executions
     assert measured["large"].seconds >= 0.2
@@ -23,19 +22,15 @@ def test_works_take_turns_in_processes_of_their_own(tmp_path: pathlib.Path, monk
     assert 0.15 < measured["large"].memory - measured["small"].memory < 0.3  # 199 MiB
 
 
-def test_a_process_that_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_is_reported(monkeypatch):
     monkeypatch.chdir(pathlib.Path(__file__).parent)
     with pytest.raises(RuntimeError, match=r"work.broken\(\) ended with exit code 3"):
         measure.in_own_processes("work.broken", {"": ()}, repeats=1)
 
 
-def test_bin_benchmark_finds_its_functions_and_their_work() -> None:
-    names = {
-        "data": data,
-        "evaluate": heads,
-        "serve": serve,
-        **dict.fromkeys(("encoder", "objective", "step", "embed"), models),
-    }
+def test_bin_benchmark_finds_its_functions_and_their_work():
+    names = {"data": data, "evaluate": heads, "serve": serve}
+    names |= dict.fromkeys(("encoder", "objective", "step", "embed"), models)
     assert all(callable(getattr(module, name)) for name, module in names.items())
     works = ("forward", "backward", "embedding", "value_and_gradient", "training_step")
     assert all(callable(getattr(models, work)) for work in works)
@@ -43,7 +38,7 @@ def test_bin_benchmark_finds_its_functions_and_their_work() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", models.FORMS)
-def test_all_work_on_models_can_be_done(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_work_on_models_can_be_done(form, monkeypatch):
     monkeypatch.setattr(models, "BATCH", 8)
     works = [models.value_and_gradient(name, 64, form) for name in models.NEIGHBORHOODS]
     works += [models.forward(form), models.backward(form), models.embedding(16, form)]
@@ -53,13 +48,13 @@ def test_all_work_on_models_can_be_done(form: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["data", "evaluate", "serve"])
-def test_benchmarks_with_data_run_on_a_simulated_ward(name: str, tmp_path: pathlib.Path, run: Callable) -> None:
+def test_benchmarks_with_data_run_on_a_simulated_ward(name, tmp_path, run):
     done = run("bin/benchmark", name, f"--output={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / f"benchmark_{name}.json").exists()
 
 
-def test_missing_sources_are_reported(tmp_path: pathlib.Path, run: Callable) -> None:
+def test_missing_sources_are_reported(tmp_path, run):
     done = run("bin/benchmark", "data", f"--source={tmp_path / 'typo.zip'}", f"--output={tmp_path}")
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr

@@ -16,7 +16,7 @@ from ncl_tf.data.augmentations import (
     StaticDropout,
     observed_hours,
 )
-from ncl_tf.errors import InputError
+from refusals import refused
 
 SAMPLES, HOURS, STATIC, CHANNELS = 10_000, 48, 2, 6
 
@@ -85,8 +85,7 @@ def test_draws_are_reproducible_and_differ_in_every_respect():
     reference = numbers(1, 2, 0)
     np.testing.assert_array_equal(reference, numbers(1, tf.constant(2), 0))
     others = [numbers(2, 2, 0), numbers(1, 3, 0), numbers(1, 2, 1), numbers(2, 1, 0), numbers(1, 2, 0, stream=1)]
-    others.append(Draws(1, 2, 0).uniform([1000]).numpy())
-    others.append(Draws(1, 2, 0).stream(0).stream(0).uniform([1000]).numpy())
+    others += [draws.uniform([1000]).numpy() for draws in (Draws(1, 2, 0), Draws(1, 2, 0).stream(0).stream(0))]
     correlations = np.corrcoef([reference, *others])
     assert np.abs(correlations - np.eye(len(correlations))).max() < 5 / np.sqrt(1000)
 
@@ -125,12 +124,9 @@ def test_history_cutout(seed):
     np.testing.assert_array_equal(zeroed[zeroed.any(axis=1)], expected)
 
 
-def test_history_cutout_leaves_the_last_hour_of_the_shortest_window_and_refuses_shorter_ones():
-    cutout = HistoryCutout(probability=1.0, hours=8)
-    views = cutout(np.ones((50, 9, 1), np.float32), draws=Draws(0, 0, 0)).numpy()
+def test_history_cutout_leaves_the_last_hour_of_the_shortest_window():
+    views = HistoryCutout(probability=1.0, hours=8)(np.ones((50, 9, 1), np.float32), draws=Draws(0, 0, 0)).numpy()
     np.testing.assert_array_equal(views[:, :, 0], np.tile([0] * 8 + [1], (50, 1)))
-    with pytest.raises(InputError, match="below those of a window, 4, got 8"):
-        Augmentation(1).build((None, 4, 3))
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -175,11 +171,10 @@ def test_dropout_of_whole_columns(layer, scale):
     assert_rate(dropped[:, 0] & dropped[:, 1], 0.04)
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [HistoryCutout(0.0), HistoryCrop(0.0), HistoryCrop(1.0, 1.0), GaussianNoise(0.0), ChannelDropout(0.0),
-     StaticDropout(0.0)],
-)  # fmt: skip
+OFF = [HistoryCutout(0.0), HistoryCrop(0.0), HistoryCrop(1.0, 1.0), GaussianNoise(0.0), ChannelDropout(0.0)]
+
+
+@pytest.mark.parametrize("layer", [*OFF, StaticDropout(0.0)])
 def test_layers_switched_off_change_nothing(layer):
     windows, _ = random_windows(0, samples=200)
     np.testing.assert_array_equal(layer(windows, draws=Draws(0, 0, 0)), windows)
@@ -220,15 +215,6 @@ def test_crop_is_of_the_observed_history_even_if_a_cutout_hid_its_beginning(orde
     np.testing.assert_array_equal(Augmentation(0, layers)(windows, draws=draws), expected)
 
 
-def test_static_columns_like_channels_as_the_authors_do():
-    windows, _ = random_windows(1)
-    views = Augmentation(0)(windows, draws=Draws(0, 0, 0)).numpy()
-    assert_rate(views[:, -1] == 0, 0.2)
-    static, raw = views[:, -1, :STATIC], windows[:, -1, :STATIC]
-    change = np.where(static == 0, 0, np.abs(static - raw))
-    assert 0.19 < change.max() < 0.2 + 1e-6
-
-
 @pytest.mark.parametrize("static_columns", [STATIC, 0])
 def test_xla_makes_the_same_views(static_columns):
     windows, _ = random_windows(2, samples=300)
@@ -257,10 +243,9 @@ def test_replicas_make_the_views_of_a_single_device():
     windows, _ = random_windows(4, samples=60)
     augmentation = Augmentation(STATIC)
     whole = augmentation(windows, draws=Draws(1, 2, 0))
-    shares = [
-        augmentation(windows[first : first + 20], draws=Draws(1, 2, 0, first=first, total=60)) for first in (0, 20, 40)
-    ]
-    np.testing.assert_array_equal(tf.concat(shares, axis=0), whole)
+    for first in (0, 20, 40):
+        share = augmentation(windows[first : first + 20], draws=Draws(1, 2, 0, first=first, total=60))
+        np.testing.assert_array_equal(share, whole[first : first + 20])
 
 
 def test_a_layer_of_ones_own():
@@ -275,18 +260,19 @@ def test_a_layer_of_ones_own():
 
 
 @pytest.mark.parametrize(
-    "build, message",
+    ("build", "named"),
     [
-        (lambda: HistoryCutout(probability=1.2), "HistoryCutout: probability .*1.2"),
-        (lambda: HistoryCutout(hours=0), "HistoryCutout: hours .*0"),
-        (lambda: HistoryCrop(probability=-0.1), "HistoryCrop: probability .*-0.1"),
-        (lambda: HistoryCrop(minimum=2), "HistoryCrop: minimum .*2"),
-        (lambda: GaussianNoise(std=-1), "GaussianNoise: std .*-1"),
-        (lambda: ChannelDropout(rate=float("nan")), "ChannelDropout: rate .*nan"),
-        (lambda: StaticDropout(rate=1.0), "StaticDropout: rate .*1.0"),
-        (lambda: Augmentation(-1), "Augmentation: static_columns .*-1"),
+        (lambda: HistoryCutout(probability=1.2), "HistoryCutout: probability & 1.2"),
+        (lambda: HistoryCutout(hours=0), "HistoryCutout: hours & 0"),
+        (lambda: Augmentation(1).build((None, 4, 3)), "hours & below those of a window, 4 & got 8"),
+        (lambda: HistoryCrop(probability=-0.1), "HistoryCrop: probability & -0.1"),
+        (lambda: HistoryCrop(minimum=2), "HistoryCrop: minimum & 2"),
+        (lambda: GaussianNoise(std=-1), "GaussianNoise: std & -1"),
+        (lambda: ChannelDropout(rate=float("nan")), "ChannelDropout: rate & nan"),
+        (lambda: StaticDropout(rate=1.0), "StaticDropout: rate & 1.0"),
+        (lambda: Augmentation(-1), "Augmentation: static_columns & -1"),
     ],
 )
-def test_bad_arguments(build, message):
-    with pytest.raises(InputError, match=message):
+def test_bad_arguments(build, named):
+    with refused(named):
         build()

@@ -17,24 +17,20 @@ from ncl_tf.data.describe import describe
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.stays import Stays
-from ncl_tf.errors import InputError
+from psv import DYNAMIC, STATIC
+from refusals import refused
 
-# Five static columns, the hour, then the order of the challenge's files.
-NAMES = (
-    "Gender Unit1 Unit2 Age HospAdmTime ICULOS HR O2Sat Temp SBP MAP DBP Resp EtCO2 BaseExcess HCO3 FiO2 pH PaCO2 SaO2 AST BUN "
-    "Alkalinephos Calcium Chloride Creatinine Bilirubin_direct Glucose Lactate Magnesium Phosphate Potassium "
-    "Bilirubin_total TroponinI Hct Hgb PTT WBC Fibrinogen Platelets"
-)
-PHYSIONET_COLUMNS = NAMES.split()
-# How the authors' preparation calls them.
-AUTHORS_COLUMNS = ["Gender_cat", "Unit1_cat", "Unit2_cat", *PHYSIONET_COLUMNS[3:]]
+COLUMNS = [*STATIC, "ICULOS", *DYNAMIC]
+AUTHORS_COLUMNS = [f"{name}_cat" for name in STATIC[:3]] + COLUMNS[3:]  # how the authors' preparation calls them
 SMALL = Dataset("small", (Channel("a"),), (Task("ill"),))
 
 
-def small_stays(names: list, lengths: list[int] | None = None) -> Stays:
-    lengths = np.array(lengths or [2] * len(names))
-    values = np.random.default_rng(0).normal(size=(lengths.sum(), 1)).astype(np.float32)
-    return Stays(np.array(names), lengths, values, (values > 0).astype(np.float32))
+def write_three(path: pathlib.Path, names: list, dataset: Dataset = SMALL, test: int = 2) -> Cohort:
+    """Write three stays of two hours, one in each split, and open them."""
+    values = np.random.default_rng(0).normal(size=(6, len(dataset.channels))).astype(np.float32)
+    stays = Stays(np.array(names), np.array([2, 2, 2]), values, (values[:, :1] > 0).astype(np.float32))
+    write_cohort(path, dataset, stays, {"train": np.array([0]), "val": np.array([1]), "test": np.array([test])}, "")
+    return Cohort(path)
 
 
 def write_authors_file(path: pathlib.Path, columns: list[str], tasks: list[str], **options) -> dict[str, np.ndarray]:
@@ -61,10 +57,7 @@ def write_authors_file(path: pathlib.Path, columns: list[str], tasks: list[str],
 
 @pytest.mark.parametrize(
     ("fixture", "columns", "static", "tasks"),
-    [
-        ("ward_cohort", PHYSIONET_COLUMNS, 5, ["sepsis"]),
-        ("mimic_ward_cohort", None, 1, ["decompensation", "length_of_stay"]),
-    ],
+    [("ward_cohort", COLUMNS, 5, ["sepsis"]), ("mimic_ward_cohort", None, 1, ["decompensation", "length_of_stay"])],
 )
 def test_layout_of_our_files(fixture, columns, static, tasks, request):
     """The three groups that the authors' loader reads, with its attributes and types; the rest are additions."""
@@ -93,7 +86,7 @@ def test_layout_of_our_files(fixture, columns, static, tasks, request):
 
 def test_what_is_written_is_what_is_read(ward, ward_cohort):
     cohort = Cohort(ward_cohort)
-    assert (cohort.name, cohort.columns, cohort.static_columns) == ("physionet2019", PHYSIONET_COLUMNS, 5)
+    assert (cohort.name, cohort.columns, cohort.static_columns) == ("physionet2019", COLUMNS, 5)
     assert cohort.tasks == PHYSIONET2019.tasks
     assert cohort.task("sepsis") == (0, Task("sepsis"))
     stays, _ = physionet2019.read_stays([ward])
@@ -127,9 +120,7 @@ def test_what_is_written_is_what_is_read(ward, ward_cohort):
 )
 def test_stay_ids(names, ids, tmp_path):
     """32-bit integers are kept, others numbered; the originals are kept in any case."""
-    split = {"train": np.array([0]), "val": np.array([1]), "test": np.array([2])}
-    write_cohort(tmp_path / "small.h5", SMALL, small_stays(names), split, "")
-    cohort = Cohort(tmp_path / "small.h5")
+    cohort = write_three(tmp_path / "small.h5", names)
     assert [int(cohort[name].patient_windows[0, 2]) for name in SPLITS] == ids
     assert [str(cohort[name].stay_names[0]) for name in SPLITS] == names
 
@@ -137,11 +128,7 @@ def test_stay_ids(names, ids, tmp_path):
 def test_many_channels(tmp_path):
     """HDF5 limits the size of attributes; several hundred channels must still fit."""
     channels = tuple(Channel(f"a measurement with quite a long name, number {i}", unit="mmol/L") for i in range(800))
-    values = np.random.default_rng(0).normal(size=(6, 800)).astype(np.float32)
-    stays = Stays(np.arange(3), np.array([2, 2, 2]), values, np.zeros((6, 1), np.float32))
-    split = {"train": np.array([0]), "val": np.array([1]), "test": np.array([2])}
-    write_cohort(tmp_path / "wide.h5", Dataset("wide", channels, SMALL.tasks), stays, split, "")
-    cohort = Cohort(tmp_path / "wide.h5")
+    cohort = write_three(tmp_path / "wide.h5", ["a", "b", "c"], Dataset("wide", channels, SMALL.tasks))
     assert cohort.columns == [channel.name for channel in channels]
     assert cohort.preprocessor.dataset.channels == channels
 
@@ -177,10 +164,8 @@ def test_opens_the_authors_mimic_file(tmp_path, heights, static):
     write_authors_file(tmp_path / "authors.h5", columns, ["los", "decomp"], labels=labels, ids=ids)
     cohort = Cohort(tmp_path / "authors.h5")
     assert (cohort.name, cohort.static_columns) == ("mimic3_benchmark", static)
-    assert [(task.name, task.kind, task.classes) for task in cohort.tasks] == [
-        ("los", "bins", 10),
-        ("decomp", "binary", 2),
-    ]
+    tasks = [(task.name, task.kind, task.classes) for task in cohort.tasks]
+    assert tasks == [("los", "bins", 10), ("decomp", "binary", 2)]
     assert len({stay for split in SPLITS for stay in cohort[split].patient_windows[:, 2]}) == 3 * 6
     assert cohort["train"].stay_names.tolist() == ids.astype(str).tolist()
 
@@ -197,7 +182,7 @@ def test_authors_labels_of_one_task_may_be_flat(tmp_path):
 
 def test_a_strange_file_is_not_guessed(tmp_path):
     write_authors_file(tmp_path / "strange.h5", ["pulse", "Age"], ["sepsis"])
-    with pytest.raises(InputError, match="first column is 'pulse'"):
+    with refused("first column is 'pulse'"):
         Cohort(tmp_path / "strange.h5")
 
 
@@ -208,74 +193,66 @@ def copy(ward_cohort, tmp_path) -> pathlib.Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["data", "labels", "patient_windows", "stay_names", "data/val", "patient_windows/test"]
+    ("place", "attribute"),
+    [
+        *(
+            (name, None)
+            for name in ("data", "labels", "patient_windows", "stay_names", "data/val", "patient_windows/test")
+        ),
+        *(("data", "columns"), ("labels", "tasks"), ("/", "preprocessor")),
+    ],
 )
-def test_missing_group(copy, name):
+def test_missing_parts(copy, place, attribute):
     with h5py.File(copy, "r+") as file:
-        del file[name]
-    with pytest.raises(InputError, match=rf"copy\.h5: no dataset '{name}"):
-        Cohort(copy)
-
-
-@pytest.mark.parametrize(("group", "attribute"), [("data", "columns"), ("labels", "tasks"), ("/", "preprocessor")])
-def test_missing_attribute(copy, group, attribute):
-    with h5py.File(copy, "r+") as file:
-        del file[group].attrs[attribute]
-    with pytest.raises(InputError, match=rf"copy\.h5: .*no attribute '{attribute}'"):
+        if attribute:
+            del file[place].attrs[attribute]
+        else:
+            del file[place]
+    with refused("copy.h5", f"no attribute '{attribute}'" if attribute else f"no dataset '{place}"):
         Cohort(copy)
 
 
 def test_newer_format_version(copy):
     with h5py.File(copy, "r+") as file:
         file.attrs["format_version"] = FORMAT_VERSION + 1
-    with pytest.raises(
-        InputError, match=rf"copy\.h5: .*at most {FORMAT_VERSION}, got {FORMAT_VERSION + 1}"
-    ):
+    with refused("copy.h5", f"at most {FORMAT_VERSION}, got {FORMAT_VERSION + 1}"):
         Cohort(copy)
 
 
 @pytest.mark.parametrize("group", ["patient_windows", "labels"])
 def test_rows_that_do_not_fit(copy, group):
     with h5py.File(copy, "r+") as file:
-        shorter = file[f"{group}/val"][:-1]
+        shorter, rows = file[f"{group}/val"][:-1], len(file["data/val"])
         del file[f"{group}/val"]
         file[f"{group}/val"] = shorter
     Cohort(copy)["train"]
-    with pytest.raises(InputError, match=r"copy\.h5: .*do not cover the \d+ rows of data/val"):
+    with refused("copy.h5", f"the {rows} rows of data/val"):
         Cohort(copy)["val"]
 
 
 def test_files_that_are_no_cohort(copy, tmp_path):
-    with pytest.raises(InputError, match="none.h5: no such file; .*bin/prepare"):
-        Cohort(tmp_path / "none.h5")
-    with pytest.raises(InputError, match="not an HDF5 file"):
-        Cohort(tmp_path)
     (tmp_path / "text.h5").write_text("no HDF5")
-    with pytest.raises(InputError, match="text.h5: not an HDF5 file"):
-        Cohort(tmp_path / "text.h5")
     copy.write_bytes(copy.read_bytes()[:20000])
-    with pytest.raises(InputError, match="copy.h5: not an HDF5 file, or a damaged one"):
-        Cohort(copy)
+    for name, named in (("none.h5", "no such file & bin/prepare"), ("", ""), ("text.h5", ""), ("copy.h5", "damaged")):
+        with refused(tmp_path / name, named or "not an HDF5 file"):
+            Cohort(tmp_path / name)
 
 
 def test_unknown_split_and_task(ward_cohort):
     cohort = Cohort(ward_cohort)
-    with pytest.raises(InputError, match="one of train, val, test, got 'valid'"):
+    with refused("one of train, val, test", "'valid'"):
         cohort["valid"]
-    with pytest.raises(InputError, match="one of sepsis, got 'mortality'"):
+    with refused("one of sepsis", "'mortality'"):
         cohort.task("mortality")
 
 
 def test_a_failed_write_leaves_nothing(tmp_path):
     """Here the third split cannot be written, when half of the file is."""
-    split = {"train": np.array([0]), "val": np.array([1]), "test": np.array([99])}
     with pytest.raises(IndexError):
-        write_cohort(tmp_path / "small.h5", SMALL, small_stays(["a", "b", "c"]), split, "")
+        write_three(tmp_path / "small.h5", ["a", "b", "c"], test=99)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_cohorts_need_no_tensorflow():
-    code = (
-        "import sys, ncl_tf.data, ncl_tf.data.describe; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    code = "import sys, ncl_tf.data, ncl_tf.data.describe; assert not {'tensorflow', 'keras'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,6 +13,7 @@ from refusals import refused
 
 NAN = math.nan
 TASKS = (Task("ill"),)
+EYE = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
 
 
 @pytest.mark.parametrize("dataset", [PHYSIONET2019, MIMIC3_BENCHMARK], ids=lambda dataset: dataset.name)
@@ -20,70 +21,49 @@ def test_declarations_survive_json(dataset):
     assert Dataset.from_json(json.loads(json.dumps(dataclasses.asdict(dataset)))) == dataset
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("4 Spontaneously", 4), ("Spontaneously", 4), ("spontaneously ", 4), ("None", 1), ("1 No Response", 1),
-        ("3 To speech", 3), ("4.0", 4), ("2", 2),
-    ],
-)  # fmt: skip
-def test_spellings(text, value):
-    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
-    assert eye.code(text) == value
+def test_spellings():
+    texts = {"4 Spontaneously": 4, "Spontaneously": 4, "spontaneously ": 4, "None": 1, "1 No Response": 1}
+    texts |= {"3 To speech": 3, "4.0": 4, "2": 2}
+    assert {text: EYE.code(text) for text in texts} == texts
 
 
-@pytest.mark.parametrize("text", ["", "5", "0", "nan", "1.5", "Blinking"])
-def test_unseen_categories(text):
-    eye = next(channel for channel in MIMIC3_BENCHMARK.channels if "eye" in channel.name)
-    with pytest.raises(ValueError):
-        eye.code(text)
-
-
-@pytest.mark.parametrize("text", ["", "high", "nan", "inf", "-inf", "1e39", "1_000", "1,5"])
-def test_numbers_that_are_none(text):
-    with pytest.raises(ValueError):
-        Channel("lab").code(text)
+NO_NUMBERS = ["", "high", "nan", "inf", "-inf", "1e39", "1_000", "1,5"]
+NO_LEVELS = ["", "5", "0", "nan", "1.5", "Blinking"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("channel", "text"), [*((EYE, text) for text in NO_LEVELS), *((Channel("lab"), text) for text in NO_NUMBERS)]
+)
+def test_texts_that_are_no_values(channel, text):
+    with pytest.raises(ValueError):
+        channel.code(text)
+
+
+DYNAMIC, STATIC = Channel("a"), Channel("b", static=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "named"),
     [
-        ({"kind": "text"}, "kind & 'text' & one of continuous, categorical"),
-        ({"kind": "categorical"}, "two or more levels"),
-        ({"levels": (1, 2)}, "a continuous one none & [1, 2]"),
-        ({"kind": "categorical", "levels": (1, 1)}, "levels & [1, 1]"),
-        ({"low": 5, "high": 5}, "low & high & 5 and 5"),
-        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 2}}, "'m' & got 2 & [0, 1]"),
-        ({"kind": "categorical", "levels": (0, 1), "spellings": {"m": 0, "M": 1}}, "'m' & one level"),
+        (Channel, {"kind": "text"}, "kind & 'text' & one of continuous, categorical"),
+        (Channel, {"kind": "categorical"}, "two or more levels"),
+        (Channel, {"levels": (1, 2)}, "a continuous one none & [1, 2]"),
+        (Channel, {"kind": "categorical", "levels": (1, 1)}, "levels & [1, 1]"),
+        (Channel, {"low": 5, "high": 5}, "low & high & 5 and 5"),
+        (Channel, {"kind": "categorical", "levels": (0, 1), "spellings": {"m": 2}}, "'m' & got 2 & [0, 1]"),
+        (Channel, {"kind": "categorical", "levels": (0, 1), "spellings": {"m": 0, "M": 1}}, "'m' & one level"),
+        (Task, {"kind": "ternary"}, "'ternary' & one of binary, bins"),
+        (Task, {"kind": "bins"}, "one or more rising edges"),
+        (Task, {"kind": "bins", "edges": (2, 1)}, "one or more rising edges"),
+        (Task, {"edges": (1,)}, "'binary' none"),
+        (Dataset, {"channels": (DYNAMIC, STATIC), "tasks": TASKS}, "static channels"),
+        (Dataset, {"channels": (DYNAMIC, DYNAMIC), "tasks": TASKS}, "'a' twice"),
+        (Dataset, {"channels": (), "tasks": TASKS}, "at least one channel and one task"),
     ],
 )
-def test_bad_channels(arguments, named):
-    with refused("channel 'x'", named):
-        Channel("x", **arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"kind": "ternary"}, "'ternary' & one of binary, bins"),
-        ({"kind": "bins"}, "one or more rising edges"),
-        ({"kind": "bins", "edges": (2, 1)}, "one or more rising edges"),
-        ({"edges": (1,)}, "'binary' none"),
-    ],
-)
-def test_bad_tasks(arguments, named):
-    with refused("task 'y'", named):
-        Task("y", **arguments)
-
-
-def test_bad_datasets():
-    dynamic, static = Channel("a"), Channel("b", static=True)
-    with refused("dataset 'd' & static channels"):
-        Dataset("d", (dynamic, static), TASKS)
-    with refused("dataset 'd' & 'a' twice"):
-        Dataset("d", (dynamic, dynamic), TASKS)
-    with refused("dataset 'd' & at least one channel and one task"):
-        Dataset("d", (), TASKS)
+def test_bad_declarations(kind, arguments, named):
+    with refused(f"{kind.__name__.lower()} 'x'", named):
+        kind("x", **arguments)
 
 
 def test_classes_of_labels():

@@ -14,17 +14,14 @@ from ncl_tf.data.stays import Stays
 
 NAN = math.nan
 TASKS = (Task("ill"),)
-WARD = Dataset(
-    "ward",
-    (
-        Channel("sex", kind="categorical", static=True, levels=(0, 1)),
-        Channel("height", static=True, low=50, high=300),
-        Channel("HR", low=10, high=300),
-        Channel("lab"),
-        Channel("coma", kind="categorical", levels=(1, 2, 3)),
-    ),
-    TASKS,
+CHANNELS = (
+    Channel("sex", kind="categorical", static=True, levels=(0, 1)),
+    Channel("height", static=True, low=50, high=300),
+    Channel("HR", low=10, high=300),
+    Channel("lab"),
+    Channel("coma", kind="categorical", levels=(1, 2, 3)),
 )
+WARD = Dataset("ward", CHANNELS, TASKS)
 
 
 def stays_of(values: np.ndarray, lengths: list[int]) -> Stays:
@@ -38,14 +35,8 @@ def random_stays(seed: int, stays: int = 30) -> Stays:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 12, stays)
     count = int(lengths.sum())
-    columns = [
-        rng.integers(0, 2, count),
-        rng.normal(170, 100, count),
-        rng.normal(90, 120, count),
-        rng.normal(-3, 0.01, count),
-        rng.integers(1, 4, count),
-    ]
-    values = np.stack(columns, axis=1).astype(np.float32)
+    numbers = [rng.normal(mean, std, count) for mean, std in ((170, 100), (90, 120), (-3, 0.01))]
+    values = np.stack([rng.integers(0, 2, count), *numbers, rng.integers(1, 4, count)], axis=1).astype(np.float32)
     values[rng.random(values.shape) < 0.6] = np.nan
     return stays_of(values, list(lengths))
 
@@ -69,30 +60,29 @@ def cleaned_by_loops(dataset: Dataset, stays: Stays) -> np.ndarray:
 @pytest.mark.parametrize("seed", range(5))
 def test_clean_equals_a_loop_over_hours(seed):
     stays = random_stays(seed)
+    before = stays.values.copy()
     np.testing.assert_array_equal(clean(WARD, stays).values, cleaned_by_loops(WARD, stays))
+    np.testing.assert_array_equal(stays.values, before)  # the raw stays are left alone
 
 
-def test_forward_fill_comes_before_ranges():
-    """An implausible value is carried forward and becomes missing; the older plausible one does not come back."""
-    heart_rate = [80, 500, NAN, 90, NAN, 5, NAN]
-    values = np.full((7, 5), np.nan)
+@pytest.mark.parametrize(
+    ("heart_rate", "expected"),
+    [
+        ([80, 500, NAN, 90, NAN, 5, NAN], [80, NAN, NAN, 90, 90, NAN, NAN]),
+        ([10, 300, np.nextafter(np.float32(10), 0), np.nextafter(np.float32(300), 400)], [10, 300, NAN, NAN]),
+    ],
+    ids=["forward fill comes before ranges", "ranges include their ends"],
+)
+def test_implausible_values_are_carried_forward_as_missing(heart_rate, expected):
+    """The older plausible value does not come back."""
+    values = np.full((len(heart_rate), 5), np.nan, np.float32)
     values[:, 2] = heart_rate
-    cleaned = clean(WARD, stays_of(values, [7])).values[:, 2]
-    np.testing.assert_array_equal(cleaned, np.float32([80, NAN, NAN, 90, 90, NAN, NAN]))
+    np.testing.assert_array_equal(clean(WARD, stays_of(values, [len(values)])).values[:, 2], np.float32(expected))
 
 
-def test_ranges_include_their_ends():
-    values = np.full((4, 5), np.nan)
-    values[:, 2] = [
-        10,
-        300,
-        np.nextafter(np.float32(10), np.float32(0)),
-        np.nextafter(np.float32(300), np.float32(400)),
-    ]
-    cleaned = clean(WARD, stays_of(values, [1, 1, 1, 1])).values[:, 2]
-    np.testing.assert_array_equal(cleaned, np.float32([10, 300, NAN, NAN]))
+def test_ranges_include_ends_that_are_no_float32_numbers():
     oxygen = next(channel for channel in MIMIC3_BENCHMARK.channels if channel.name == "Fraction inspired oxygen")
-    fractions = stays_of(np.array([[0.2], [1.1], [0.19], [1.11]]), [1, 1, 1, 1])  # 0.2 and 1.1 are no float32 numbers
+    fractions = stays_of(np.array([[0.2], [1.1], [0.19], [1.11]]), [1, 1, 1, 1])
     cleaned = clean(Dataset("oxygen", (oxygen,), TASKS), fractions).values[:, 0]
     np.testing.assert_array_equal(cleaned, np.float32([0.2, 1.1, NAN, NAN]))
 
@@ -105,13 +95,6 @@ def test_nothing_is_carried_into_the_next_stay():
     assert np.isnan(cleaned[2:]).all()
 
 
-def test_clean_leaves_the_raw_stays_alone():
-    stays = random_stays(0)
-    before = stays.values.copy()
-    clean(WARD, stays)
-    np.testing.assert_array_equal(stays.values, before)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_statistics_equal_scikit_learn(seed):
     """Dynamic channels: all training hours. Static ones: the first hour of each training stay. NaN ignored in both."""
@@ -122,12 +105,10 @@ def test_statistics_equal_scikit_learn(seed):
     spans = [(sum(stays.lengths[:i]), stays.lengths[i]) for i in training]
     hours = [row for first, length in spans for row in range(first, first + length)]
     firsts = [first for first, _ in spans]
-    dynamic = StandardScaler().fit(cleaned.values[hours][:, [2, 3]].astype(float))
-    static = StandardScaler().fit(cleaned.values[firsts][:, [1]].astype(float))
-    np.testing.assert_allclose(preprocessor.mean[[2, 3]], dynamic.mean_, rtol=1e-6)
-    np.testing.assert_allclose(preprocessor.scale[[2, 3]], dynamic.scale_, rtol=1e-6)
-    np.testing.assert_allclose(preprocessor.mean[1], static.mean_[0], rtol=1e-6)
-    np.testing.assert_allclose(preprocessor.scale[1], static.scale_[0], rtol=1e-6)
+    for columns, rows in (([2, 3], hours), ([1], firsts)):
+        scaler = StandardScaler().fit(cleaned.values[rows][:, columns].astype(float))
+        np.testing.assert_allclose(preprocessor.mean[columns], scaler.mean_, rtol=1e-6)
+        np.testing.assert_allclose(preprocessor.scale[columns], scaler.scale_, rtol=1e-6)
     assert preprocessor.mean[[0, 4]].tolist() == [0, 0]
     assert preprocessor.scale[[0, 4]].tolist() == [1, 1]
 
@@ -159,12 +140,8 @@ def test_transform_by_hand():
     stays = stays_of(values, [2, 2])
     table = Preprocessor.fit(WARD, clean(WARD, stays), np.array([0, 1]))(stays)
     lab = [(x - 7 / 3) / math.sqrt(8 / 9) for x in (1, 3, 3)]  # three known hours, 1, 3 and 3
-    expected = [
-        [0, -1, -1, 0, 0, 0, 1],
-        [0, -1, -1, lab[0], 0, 0, 1],
-        [1, 1, 1, lab[1], 1, 0, 0],
-        [1, 1, 1, lab[2], 0, 1, 0],
-    ]
+    expected = [[0, -1, -1, 0, 0, 0, 1], [0, -1, -1, lab[0], 0, 0, 1]]
+    expected += [[1, 1, 1, lab[1], 1, 0, 0], [1, 1, 1, lab[2], 0, 1, 0]]
     assert WARD.columns == ["sex", "height", "HR", "lab", "coma=1", "coma=2", "coma=3"]
     assert WARD.static_columns == 2
     assert table.dtype == np.float32

@@ -13,20 +13,11 @@ from sklearn.metrics import roc_auc_score
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
 from ncl_tf.data.simulator.folder import MARKER
 from ncl_tf.data.simulator.ward import write_ward
-from ncl_tf.errors import InputError
-
-HEADER = (
-    "HR|O2Sat|Temp|SBP|MAP|DBP|Resp|EtCO2|BaseExcess|HCO3|FiO2|pH|PaCO2|SaO2|AST|BUN|Alkalinephos|Calcium|Chloride|"
-    "Creatinine|Bilirubin_direct|Glucose|Lactate|Magnesium|Phosphate|Potassium|Bilirubin_total|TroponinI|Hct|Hgb|PTT|"
-    "WBC|Fibrinogen|Platelets|Age|Gender|Unit1|Unit2|HospAdmTime|ICULOS|SepsisLabel"
-)
-COLUMNS = HEADER.split("|")
-DYNAMIC = COLUMNS[:34]
-REPOSITORY = pathlib.Path(__file__).parents[2]
-
-
-def contents(folder: pathlib.Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+from ncl_tf.data.splits import SPLITS
+from processes import ROOT
+from psv import COLUMNS, DYNAMIC, HEADER
+from refusals import refused
+from trainings import contents
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +34,17 @@ def benchmark(tmp_path_factory) -> tuple[pathlib.Path, pd.DataFrame, dict]:
     """300 stays of the other form: folder, the three list files as one table with a column `split`, and the summary."""
     folder = tmp_path_factory.mktemp("ward") / "multitask"
     summary = write_ward(300, 7, folder, "mimic3_benchmark")
-    names = ("train", "val", "test")
-    lists = [pd.read_csv(folder / f"{name}_listfile.csv", dtype=str).assign(split=name) for name in names]
+    lists = [pd.read_csv(folder / f"{name}_listfile.csv", dtype=str).assign(split=name) for name in SPLITS]
     return folder, pd.concat(lists, ignore_index=True), summary
 
 
-def read_series(folder: pathlib.Path, stay: pd.Series) -> pd.DataFrame:
-    path = folder / ("test" if stay["split"] == "test" else "train") / stay["filename"]
-    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+@pytest.fixture(scope="module")
+def series(benchmark) -> list[tuple[pd.Series, pd.DataFrame]]:
+    """Each line of the lists with its file."""
+    folder, lists, _ = benchmark
+    paths = [folder / ("test" if stay.split == "test" else "train") / stay.filename for stay in lists.itertuples()]
+    read = (pd.read_csv(path, keep_default_na=False, na_values=[""]) for path in paths)
+    return [(stay, table) for (_, stay), table in zip(lists.iterrows(), read, strict=True)]
 
 
 def masks_and_labels(text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -62,13 +56,12 @@ def masks_and_labels(text: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("form", ["physionet2019", "mimic3_benchmark"])
 def test_same_seed_same_bytes_and_fewer_stays_are_the_first_of_more(tmp_path, form):
     steps = []
-    write_ward(260, 3, tmp_path / "a", form, progress=steps.append)
-    assert len(steps) > 1
-    assert sum(steps) == 260
-    write_ward(260, 3, tmp_path / "b", form)
-    write_ward(255, 3, tmp_path / "fewer", form)
-    write_ward(260, 4, tmp_path / "other", form)
-    first, second, fewer, other = (contents(tmp_path / name) for name in ("a", "b", "fewer", "other"))
+    wards = {"a": (260, 3), "b": (260, 3), "fewer": (255, 3), "other": (260, 4)}
+    for name, (count, seed) in wards.items():
+        write_ward(count, seed, tmp_path / name, form, progress=steps.append)
+    assert len(steps) > 4
+    assert sum(steps) == 260 + 260 + 255 + 260
+    first, second, fewer, other = (contents(tmp_path / name) for name in wards)
     assert first == second
     stays = {name for name in first if name.endswith((".psv", "_timeseries.csv"))}
     assert len(stays) == 260
@@ -81,12 +74,14 @@ def test_same_seed_same_bytes_and_fewer_stays_are_the_first_of_more(tmp_path, fo
 
 
 def test_bad_arguments_are_refused(tmp_path):
-    with pytest.raises(InputError, match="1 to 999999, got 0"):
-        write_ward(0, 1, tmp_path / "w")
-    with pytest.raises(InputError, match="seed must be 0 or more, got -1"):
-        write_ward(1, -1, tmp_path / "w")
-    with pytest.raises(InputError, match="physionet2019, mimic3_benchmark, got 'eicu'"):
-        write_ward(1, 1, tmp_path / "w", "eicu")
+    for arguments, named in [
+        ((0, 1), "stays & 1 to 999999 & got 0"),
+        ((1, -1), "seed & 0 or more & got -1"),
+        ((1, 1, "eicu"), "physionet2019, mimic3_benchmark & got 'eicu'"),
+    ]:
+        stays, seed, *form = arguments
+        with refused(named):
+            write_ward(stays, seed, tmp_path / "w", *form)
 
 
 def test_psv_files_have_the_challenge_form(tmp_path):
@@ -95,8 +90,7 @@ def test_psv_files_have_the_challenge_form(tmp_path):
     assert names == [f"p00000{number}.psv" for number in range(1, 6)]
     for name in names:
         header, *rows, last = (tmp_path / "w" / name).read_text().split("\n")
-        assert header == HEADER
-        assert last == ""
+        assert (header, last) == (HEADER, "")
         for row in rows:
             cells = row.split("|")
             assert len(cells) == 41
@@ -171,10 +165,10 @@ def test_change_is_more_informative_than_the_last_hour(ward):
     last_hour = np.hstack([filled, table[COLUMNS[34:40]]])
     with_change = np.hstack([last_hour, filled - usual])
     numbers = table.stay.str[1:].astype(int).to_numpy()
-    last, change = [], []
-    for half in (0, 1):
-        last.append(held_out_auroc(last_hour, label, numbers % 2 == half))
-        change.append(held_out_auroc(with_change, label, numbers % 2 == half))
+    last, change = (
+        [held_out_auroc(features, label, numbers % 2 == half) for half in (0, 1)]
+        for features in (last_hour, with_change)
+    )
     assert 0.65 < np.mean(last) < 0.8
     assert np.mean(change) - np.mean(last) > 0.06
     assert roc_auc_score(label, table.ICULOS) < 0.65
@@ -193,8 +187,8 @@ def test_benchmark_lists(benchmark):
         np.testing.assert_array_equal(masks, np.arange(len(masks)) >= 5)
         risk_masks, risk = masks_and_labels(stay["decompensation task (masks;labels)"])
         np.testing.assert_array_equal(risk_masks, masks[: len(risk)])
-        position, mask, dies = map(int, stay["in-hospital mortality task (pos;mask;label)"].split(";"))
-        assert (position, mask) == ((47, 1) if length >= 48 else (0, 0))
+        *known, dies = map(int, stay["in-hospital mortality task (pos;mask;label)"].split(";"))
+        assert known == ([47, 1] if length >= 48 else [0, 0])  # position and mask
         assert len(risk) <= len(masks) if dies else len(risk) == len(masks)
         assert risk.sum() == (min(24, len(risk)) if dies else 0)  # entries less than 24 hours before death
         assert np.all(np.diff(risk) >= 0)
@@ -220,19 +214,16 @@ def test_benchmark_splits_by_subject(benchmark):
         assert {path.name for path in (folder / split).iterdir()} == set(lists.filename[part])
 
 
-def test_benchmark_series(benchmark):
-    folder, lists, _ = benchmark
+def test_benchmark_series(series):
     channels = {channel.name: channel for channel in MIMIC3_BENCHMARK.channels}
     seen = {name: set() for name in channels}
-    for _, stay in lists.iterrows():
-        series = read_series(folder, stay)
-        assert list(series.columns) == ["Hours", *sorted(set(channels) - {"Hours"})]
-        assert np.all(np.diff(series.Hours) > 0)
-        assert series.Hours.min() >= 0
-        assert series.Hours.max() < float(stay["length of stay"])
-        assert series.drop(columns="Hours").notna().any(axis=1).all()
+    for stay, table in series:
+        assert list(table.columns) == ["Hours", *sorted(set(channels) - {"Hours"})]
+        assert np.all(np.diff(table.Hours) > 0)
+        assert table.Hours.min() >= 0 and table.Hours.max() < float(stay["length of stay"])
+        assert table.drop(columns="Hours").notna().any(axis=1).all()
         for name in channels:
-            seen[name].update(series[name].dropna())
+            seen[name].update(table[name].dropna())
     assert any(hour != int(hour) for hour in seen["Hours"])
     for name, channel in channels.items():
         assert seen[name], name
@@ -245,23 +236,53 @@ def test_benchmark_series(benchmark):
     assert {"Spontaneously", "4 Spontaneously", "None", "1 No Response"} <= eyes  # both charting systems
 
 
-def test_benchmark_patients_get_worse_before_death_and_better_before_discharge(benchmark):
-    folder, lists, _ = benchmark
+def test_benchmark_patients_get_worse_before_death_and_better_before_discharge(series):
     changes = {"0": [], "1": []}
-    for _, stay in lists.iterrows():
-        if float(stay["length of stay"]) < 72:
-            continue
-        series = read_series(folder, stay)
-        late = series.Hours > series.Hours.max() - 10
-        pressure = series["Mean blood pressure"]
-        dies = stay["in-hospital mortality task (pos;mask;label)"][-1]
-        changes[dies].append(pressure[late].mean() - pressure[~late].mean())
+    for stay, table in series:
+        if float(stay["length of stay"]) >= 72:
+            late, pressure = table.Hours > table.Hours.max() - 10, table["Mean blood pressure"]
+            dies = stay["in-hospital mortality task (pos;mask;label)"][-1]
+            changes[dies].append(pressure[late].mean() - pressure[~late].mean())
     assert np.mean(changes["1"]) < -3
     assert np.mean(changes["0"]) > 3
 
 
+def test_only_a_ward_is_replaced(tmp_path):
+    ward = tmp_path / "ward"
+    write_ward(20, 2, ward)
+    with refused(ward, "not empty"):
+        write_ward(9, 2, ward)
+    write_ward(9, 2, ward, overwrite=True)
+    assert len(list(ward.glob("*.psv"))) == 9
+    before = contents(ward) | {"thesis.txt": b"years of work"}
+    (ward / "thesis.txt").write_bytes(b"years of work")
+    with refused("thesis.txt"):
+        write_ward(9, 2, ward, overwrite=True)
+    assert contents(ward) == before
+    (ward / MARKER).unlink()
+    with refused(ward, MARKER):
+        write_ward(9, 2, ward, overwrite=True)
+    with refused("thesis.txt", "must be a folder, got a file"):
+        write_ward(9, 2, ward / "thesis.txt", overwrite=True)
+    (tmp_path / "empty").mkdir()
+    write_ward(1, 2, tmp_path / "empty")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "ward"]
+
+
+def test_an_interrupted_ward_leaves_nothing_and_spares_the_old_one(tmp_path):
+    def interrupt(written: int) -> None:
+        raise KeyboardInterrupt
+
+    write_ward(9, 2, tmp_path / "ward")
+    before = contents(tmp_path)
+    for name in ("ward", "new"):
+        with pytest.raises(KeyboardInterrupt):
+            write_ward(9, 3, tmp_path / name, progress=interrupt, overwrite=True)
+    assert contents(tmp_path) == before
+
+
 def test_program(tmp_path):
-    command = [sys.executable, str(REPOSITORY / "bin" / "prepare"), "simulate", "--seed=2", "--output=ward/"]
+    command = [sys.executable, str(ROOT / "bin" / "prepare"), "simulate", "--seed=2", "--output=ward/"]
     done = subprocess.run([*command, "--stays=20"], cwd=tmp_path, capture_output=True, text=True, check=True)
     summary = write_ward(20, 2, tmp_path / "same")
     assert contents(tmp_path / "ward") == contents(tmp_path / "same")
@@ -269,4 +290,4 @@ def test_program(tmp_path):
     assert done.stdout.endswith("next: bin/prepare physionet2019 --source=ward --split=random --output=ward.h5\n")
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 1
-    assert again.stderr == "error: ward: is not empty; pass --overwrite to replace a ward, or name another --output\n"
+    assert all(part in again.stderr for part in ("error: ward: is not empty", "--overwrite", "--output"))

@@ -8,7 +8,7 @@ import pytest
 from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
-from ncl_tf.errors import InputError
+from refusals import refused
 
 NAN = math.nan
 
@@ -38,26 +38,19 @@ def test_hourly_grid_then_fill_is_the_last_value_at_or_before_each_hour(seed):
 
 
 def test_hours_left_out_become_empty_rows():
-    stays = Stays.from_rows(
-        np.array(["a", "b"]),
-        np.array([3, 1]),
-        hours=np.array([4, 6, 9, 2]),
-        values=np.array([[1.0], [2], [3], [4]]),
-        labels=np.array([[0.0], [1], [1], [0]]),
-    )
+    values, labels = np.array([[1.0, 2, 3, 4], [0, 1, 1, 0]])[:, :, None]
+    stays = Stays.from_rows(np.array(["a", "b"]), np.array([3, 1]), np.array([4, 6, 9, 2]), values, labels)
     assert stays.lengths.tolist() == [6, 1]
     np.testing.assert_array_equal(stays.values[:, 0], np.float32([1, NAN, 2, NAN, NAN, 3, 4]))
     np.testing.assert_array_equal(stays.labels[:, 0], np.float32([0, NAN, 1, NAN, NAN, 1, 0]))
 
 
-@pytest.mark.parametrize(
-    "last, written", [(LONGEST_STAY + 3, f"{LONGEST_STAY + 3}"), (2e9, "2000000000"), (1e30, r"1\d{30}")]
-)
-def test_a_stay_of_decades_is_refused(last, written):
+@pytest.mark.parametrize("last", [LONGEST_STAY + 3, 2e9, 1e30])
+def test_a_stay_of_decades_is_refused(last):
     def read(last: float) -> Stays:
         hours = np.array([1, 3, last])
         return Stays.from_rows(np.array(["a", "b"]), np.array([1, 2]), hours, np.zeros((3, 1)), np.zeros((3, 1)))
 
     assert read(LONGEST_STAY + 2).lengths.tolist() == [1, LONGEST_STAY]
-    with pytest.raises(InputError, match=rf"stay b: .* {LONGEST_STAY} hours, got hours 3 to {written}"):
+    with refused("stay b", f"{LONGEST_STAY} hours", f"3 to {int(last)}"):
         read(last)

@@ -1,6 +1,7 @@
 """Windows against a slice-and-pad loop in numpy; the order of training and of evaluation."""
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.windows import Windows, shuffled
-from ncl_tf.errors import InputError
+from refusals import refused
 
 
 def split_of(seed: int, lengths: list[int], columns: int = 3, tasks: int = 2) -> SplitData:
@@ -39,10 +40,19 @@ def samples_by_loop(split: SplitData, history: int) -> list[dict[str, np.ndarray
     return samples
 
 
-def assert_batch_equals(batch: dict[str, tf.Tensor], samples: list[dict[str, np.ndarray]]) -> None:
-    assert set(batch) == {"window", "stay", "hour", "label"}
-    for key, value in batch.items():
-        np.testing.assert_array_equal(value.numpy(), np.stack([sample[key] for sample in samples]), err_msg=key)
+DTYPES = {"window": tf.float32, "stay": tf.int32, "hour": tf.int32, "label": tf.int32}
+
+
+def assert_equal(batches: Iterable[dict[str, tf.Tensor]], samples: list[dict[str, np.ndarray]]) -> None:
+    """The batches hold exactly these samples, in this order."""
+    start = 0
+    for batch in batches:
+        assert {key: value.dtype for key, value in batch.items()} == DTYPES
+        expected = samples[start : start + len(batch["stay"])]
+        for key, value in batch.items():
+            np.testing.assert_array_equal(value.numpy(), np.stack([sample[key] for sample in expected]), err_msg=key)
+        start += len(expected)
+    assert start == len(samples)
 
 
 def rows_of(split: SplitData, batch: dict[str, tf.Tensor]) -> list[int]:
@@ -58,31 +68,21 @@ LENGTHS = [1, 60, 5, 3, 49, 48, 47, 2]  # 215 hours
 @pytest.mark.parametrize(("seed", "history"), [(0, 48), (1, 48), (2, 1), (3, 7), (4, 96)])
 def test_sequential_equals_a_slice_and_pad_loop(seed, history):
     split = split_of(seed, LENGTHS)
-    expected = samples_by_loop(split, history)
-    start = 0
-    for batch in Windows(split, history).sequential(64):
-        size = len(batch["stay"])
-        assert_batch_equals(batch, expected[start : start + size])
-        start += size
-    assert start == sum(LENGTHS)
+    assert_equal(Windows(split, history).sequential(64), samples_by_loop(split, history))
 
 
-def test_dtypes_and_shapes():
-    batch = next(iter(Windows(split_of(0, LENGTHS, columns=4), HISTORY).training(32, seed=1)))
-    assert {key: (value.dtype, value.shape) for key, value in batch.items()} == {
-        "window": (tf.float32, (32, HISTORY, 4)),
-        "stay": (tf.int32, (32,)),
-        "hour": (tf.int32, (32,)),
-        "label": (tf.int32, (32, 2)),
-    }
+@pytest.mark.parametrize("name", ["ward_cohort", "mimic_ward_cohort"])
+def test_windows_of_a_prepared_cohort(name, request):
+    split = Cohort(request.getfixturevalue(name))["val"]
+    assert_equal(Windows(split, HISTORY).sequential(256), samples_by_loop(split, HISTORY))
 
 
-@pytest.mark.parametrize(("count", "batch_size"), [(215, 64), (215, 1), (215, 215), (215, 1000), (0, 8)])
-def test_sequential_drops_nothing(count, batch_size):
-    split = split_of(0, LENGTHS)
-    rows = np.random.default_rng(0).permutation(215)[:count]
-    batches = list(Windows(split, HISTORY).sequential(batch_size, rows))
-    assert [row for batch in batches for row in rows_of(split, batch)] == rows.tolist()
+@pytest.mark.parametrize(("count", "batch_size"), [(215, 64), (100, 50), (215, 1), (215, 215), (215, 1000), (0, 8)])
+def test_sequential_takes_chosen_rows_in_their_order(count, batch_size):
+    split, rows = split_of(5, LENGTHS), np.random.default_rng(0).permutation(215)[:count]
+    batches, expected = list(Windows(split, HISTORY).sequential(batch_size, rows)), samples_by_loop(split, HISTORY)
+    assert_equal(batches, [expected[row] for row in rows])
+    assert all(len(batch["stay"]) == batch_size for batch in batches[:-1])
 
 
 @pytest.mark.parametrize(("size", "parts", "history"), [(64, 1, 48), (300, 1, 48), (20, 3, 48), (43, 2, 7), (1, 1, 48)])
@@ -113,26 +113,12 @@ def test_no_thread_tunes_the_pipeline():
         assert batches.options().autotune.enabled is False
 
 
-def test_sequential_over_chosen_rows():
-    split = split_of(5, LENGTHS)
-    labelled = np.flatnonzero(split.classes[:, 0] >= 0)
+@pytest.mark.parametrize(("seed", "lengths", "batch_size"), [(0, LENGTHS, 40), (2**31 - 1, LENGTHS, 40), (0, [1], 1)])
+def test_training_windows_equal_the_loop(seed, lengths, batch_size):
+    split = split_of(seed, lengths)
     expected = samples_by_loop(split, HISTORY)
-    batches = list(Windows(split, HISTORY).sequential(50, labelled))
-    assert [len(batch["stay"]) for batch in batches[:-1]] == [50] * (len(batches) - 1)
-    start = 0
-    for batch in batches:
-        size = len(batch["stay"])
-        assert_batch_equals(batch, [expected[row] for row in labelled[start : start + size]])
-        start += size
-    assert start == len(labelled)
-
-
-@pytest.mark.parametrize("seed", [0, 7, 2**31 - 1])
-def test_training_windows_equal_the_loop(seed):
-    split = split_of(seed, LENGTHS)
-    expected = samples_by_loop(split, HISTORY)
-    for batch in Windows(split, HISTORY).training(40, seed).take(12):  # more than two epochs
-        assert_batch_equals(batch, [expected[row] for row in rows_of(split, batch)])
+    for batch in Windows(split, HISTORY).training(batch_size, seed).take(12):  # more than two epochs
+        assert_equal([batch], [expected[row] for row in rows_of(split, batch)])
 
 
 @pytest.mark.parametrize(("batch_size", "first_step"), [(40, 0), (40, 5), (40, 17), (215, 3), (7, 1000)])
@@ -153,13 +139,9 @@ def test_every_hour_once_per_epoch_across_batch_borders(batch_size):
     rows = [row for batch in batches for row in rows_of(split, batch)][: epochs * 215]
     orders = [tuple(rows[e * 215 : (e + 1) * 215]) for e in range(epochs)]
     assert all(sorted(order) == list(range(215)) for order in orders)
+    other = next(iter(Windows(split, HISTORY).training(batch_size, seed=12)))
     assert len(set(orders)) == epochs
-
-
-def test_orders_of_different_seeds_differ():
-    split = split_of(1, LENGTHS)
-    firsts = [tuple(rows_of(split, next(iter(Windows(split, HISTORY).training(64, seed))))) for seed in range(3)]
-    assert len(set(firsts)) == 3
+    assert rows_of(split, other) != rows[:batch_size]
 
 
 def test_every_seed_and_epoch_has_its_own_order():
@@ -176,32 +158,13 @@ def test_every_seed_and_epoch_has_its_own_order():
     assert abs(np.mean(statistics) - degrees) < 5 * np.sqrt(2 * degrees / count)
 
 
-def test_one_hour_is_enough():
-    split = split_of(0, [1])
-    batch = next(iter(Windows(split, HISTORY).training(1, seed=0)))
-    assert_batch_equals(batch, samples_by_loop(split, HISTORY))
-
-
 @pytest.mark.parametrize("batch_size", [0, -1, 216])
-def test_bad_batch_sizes(batch_size):
-    windows = Windows(split_of(0, LENGTHS), HISTORY)
-    with pytest.raises(InputError, match=f"batch_size must be 1 to 215.*got {batch_size}"):
-        windows.training(batch_size, seed=0)
+def test_bad_sizes(batch_size):
+    split = split_of(0, LENGTHS)
+    with refused("batch_size & 1 to 215", f"got {batch_size}"):
+        Windows(split, HISTORY).training(batch_size, seed=0)
     if batch_size < 1:
-        with pytest.raises(InputError, match=f"1 or more, got {batch_size}"):
-            windows.sequential(batch_size)
-
-
-def test_bad_history():
-    with pytest.raises(InputError, match="history must be 1 hour or more, got 0"):
-        Windows(split_of(0, LENGTHS), history=0)
-
-
-@pytest.mark.parametrize("name", ["ward_cohort", "mimic_ward_cohort"])
-def test_windows_of_a_prepared_cohort(name, request):
-    split = Cohort(request.getfixturevalue(name))["val"]
-    expected = samples_by_loop(split, HISTORY)
-    batches = list(Windows(split, HISTORY).sequential(256))
-    assert sum(len(batch["stay"]) for batch in batches) == len(split.data)
-    for number, batch in enumerate(batches):
-        assert_batch_equals(batch, expected[256 * number : 256 * number + 256])
+        with refused("batch_size & 1 or more", f"got {batch_size}"):
+            Windows(split, HISTORY).sequential(batch_size)
+        with refused("history & 1 hour or more", f"got {batch_size}"):
+            Windows(split, history=batch_size)

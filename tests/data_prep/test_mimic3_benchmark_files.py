@@ -42,24 +42,22 @@ def list_line(folder: pathlib.Path) -> int:
 @pytest.mark.parametrize(
     ("line", "column", "text", "named"),
     [
-        (3, "Heart Rate", "fast", "line 3, column Heart Rate & 'fast' & a number"),
-        (3, "Heart Rate", "inf", "line 3, column Heart Rate & 'inf' & a number"),
-        (3, "Heart Rate", "1e60", "line 3, column Heart Rate & '1e60' & a number"),
-        (4, EYE, "Blinking", f"line 4, column {EYE} & 'Blinking' & one of 1, 2, 3, 4, 'None', '1 No Response'"),
-        (4, EYE, "5", f"line 4, column {EYE} & '5' & one of"),
-        (2, "Capillary refill rate", "2.0", "line 2, column Capillary refill rate & '2.0' & one of 0, 1"),
-        (6, "Hours", "0.0", "line 6, column Hours & got 0 after"),
-        (6, "Hours", "", "line 6, column Hours & empty"),
-        (6, "Hours", "6 o'clock", 'line 6, column Hours & "6 o\'clock" & a number'),
-        (1, "Heart Rate", "Pulse", "line 1: missing column Heart Rate"),
-        (1, "Heart Rate", "Heart Rate,Pulse", "line 1: unknown column Pulse"),
-        (1, "Heart Rate", "Heart Rate,Glucose", "line 1: repeated column Glucose"),
-        (3, "Heart Rate", "80,81", "line 3 & 19 & 18 cells"),
+        *((3, "Heart Rate", text, f"column Heart Rate & {text!r} & a number") for text in ("fast", "inf", "1e60")),
+        (4, EYE, "Blinking", f"column {EYE} & 'Blinking' & one of 1, 2, 3, 4, 'None', '1 No Response'"),
+        (4, EYE, "5", f"column {EYE} & '5' & one of"),
+        (2, "Capillary refill rate", "2.0", "column Capillary refill rate & '2.0' & one of 0, 1"),
+        (6, "Hours", "0.0", "column Hours & got 0 after"),
+        (6, "Hours", "", "column Hours & empty"),
+        (6, "Hours", "6 o'clock", 'column Hours & "6 o\'clock" & a number'),
+        (1, "Heart Rate", "Pulse", "missing column Heart Rate"),
+        (1, "Heart Rate", "Heart Rate,Pulse", "unknown column Pulse"),
+        (1, "Heart Rate", "Heart Rate,Glucose", "repeated column Glucose"),
+        (3, "Heart Rate", "80,81", "19 & 18 cells"),
     ],
 )
 def test_bad_series(folder, line, column, text, named):
     set_cell(folder / SERIES, line, column, text)
-    with refused(f"multitask: {SERIES}", named):
+    with refused(f"multitask: {SERIES}, line {line}", named):
         read(folder)
 
 
@@ -86,11 +84,7 @@ def test_bad_texts_of_series(folder, change, named):
 @pytest.mark.parametrize(
     ("column", "text", "named"),
     [
-        ("length of stay", "long", "'long' & hours below 100000"),
-        ("length of stay", "-1", "'-1' & below 100000"),
-        ("length of stay", "nan", "'nan' & below 100000"),
-        ("length of stay", "inf", "'inf' & below 100000"),
-        ("length of stay", "1e9", "'1e9' & below 100000"),
+        *(("length of stay", text, f"{text!r} & hours below 100000") for text in ("long", "-1", "nan", "inf", "1e9")),
         (LOS, "1;1;2.5", "3 entries & as many masks as labels"),
         (LOS, "1;0;1;8;7;6;5;4", "masks & 0 or 1 & got 8"),
         (LOS, "1;0.5;8;7", "masks & 0 or 1 & got 0.5"),
@@ -123,49 +117,41 @@ def test_masked_labels_may_be_anything_and_lists_empty(folder, column):
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_missing_listfile(folder, split):
-    (folder / f"{split}_listfile.csv").unlink()
-    with refused(folder, f"{split}_listfile.csv", "python -m mimic3models.split_train_val"):
-        read(folder)
-
-
-@pytest.mark.parametrize(("text", "column"), [("", "filename"), ("filename,stay\n", "length of stay")])
-def test_listfile_without_its_columns(folder, text, column):
-    (folder / "val_listfile.csv").write_text(text)
-    with refused("val_listfile.csv, line 1", repr(column)):
-        read(folder)
-
-
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_listfile_without_stays(folder, split):
+def test_missing_or_empty_lists(folder, split):
     path = folder / f"{split}_listfile.csv"
     path.write_text(path.read_text().split("\n")[0] + "\n")
-    with refused(f"{split}_listfile.csv", "no stays"):
+    with refused(path.name, "no stays"):
+        read(folder)
+    path.unlink()
+    with refused(folder, path.name, "python -m mimic3models.split_train_val"):
         read(folder)
 
 
-@pytest.mark.parametrize(("change", "cells"), [(lambda line: line.rsplit(",", 2)[0], 4), (lambda line: line + ",7", 7)])
-def test_listfile_with_a_ragged_line(folder, change, cells):
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda lines: [], "line 1 & 'filename'"),
+        (lambda lines: ["filename,stay"], "line 1 & 'length of stay'"),
+        (lambda lines: [*lines[:2], lines[2].rsplit(",", 2)[0]], "line 3 & got 4 & 6 cells"),
+        (lambda lines: [*lines[:2], lines[2] + ",7"], "line 3 & got 7 & 6 cells"),
+    ],
+    ids=["empty", "columns", "short line", "long line"],
+)
+def test_bad_texts_of_lists(folder, change, named):
     path = folder / "test_listfile.csv"
-    lines = path.read_text().splitlines()
-    lines[2] = change(lines[2])
-    path.write_text("\n".join(lines))
-    with refused(f"test_listfile.csv, line 3 & got {cells} & 6 cells"):
+    path.write_text("\n".join([*change(path.read_text().splitlines()), ""]))
+    with refused("test_listfile.csv", named):
         read(folder)
 
 
-def test_missing_series(folder):
-    (folder / SERIES).unlink()
-    with refused("train_listfile.csv & 4_episode1_timeseries.csv", SERIES):
-        read(folder)
-
-
-def test_stay_listed_twice(folder):
-    """Within a list, or in two of them."""
+def test_missing_series_and_a_stay_in_two_lists(folder):
     line = (folder / "train_listfile.csv").read_text().splitlines()[list_line(folder) - 1]
     with (folder / "val_listfile.csv").open("a") as file:
         file.write(line + "\n")
     with refused(folder, "stay 4_episode1"):
+        read(folder)
+    (folder / SERIES).unlink()
+    with refused("train_listfile.csv & 4_episode1_timeseries.csv", SERIES):
         read(folder)
 
 

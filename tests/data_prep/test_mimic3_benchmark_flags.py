@@ -3,11 +3,13 @@
 import pathlib
 
 import numpy as np
+import pytest
 
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK
 from ncl_tf.data.sources import mimic3_benchmark
 
+NAN = np.nan
 # A hand-made benchmark: three stays of which one is looked at.
 HEADER = (
     "Hours,Capillary refill rate,Diastolic blood pressure,Fraction inspired oxygen,Glascow coma scale eye opening,"
@@ -25,24 +27,21 @@ def event(hours: float, **cells: str) -> str:
     return ",".join(cells.get(name, "") for name in HEADER.split(","))
 
 
+def write_series(folder: pathlib.Path, name: str, *events: str) -> None:
+    (folder / f"{name}_timeseries.csv").write_text("\n".join([HEADER, *events, ""]))
+
+
 def write_benchmark(
     folder: pathlib.Path, events: list[str], stay: str = "2.5", los: str = "", decompensation: str = ""
 ):
     """One stay in each split; the training one has the given events and labels."""
-    for split, name, rows in (
-        ("train", "1_episode1", events),
-        ("val", "2_episode1", None),
-        ("test", "3_episode1", None),
-    ):
-        subfolder = folder / ("test" if split == "test" else "train")
+    usual = [event(0.5, Heart_Rate="90")], "1.5", "", ""
+    stays = {"train": (events, stay, los, decompensation), "val": usual, "test": usual}
+    for number, (split, (rows, length, *labels)) in enumerate(stays.items(), start=1):
+        subfolder, name = folder / ("test" if split == "test" else "train"), f"{number}_episode1"
         subfolder.mkdir(parents=True, exist_ok=True)
-        lines = [HEADER, *(rows or [event(0.5, Heart_Rate="90")]), ""]
-        (subfolder / f"{name}_timeseries.csv").write_text("\n".join(lines))
-        line = (
-            f"{name}_timeseries.csv,{stay},0;0;0,{los},0,{decompensation}"
-            if rows
-            else f"{name}_timeseries.csv,1.5,0;0;0,,0,"
-        )
+        write_series(subfolder, name, *rows)
+        line = f"{name}_timeseries.csv,{length},0;0;0,{labels[0]},0,{labels[1]}"
         (folder / f"{split}_listfile.csv").write_text(f"{LIST_HEADER}\n{line}\n")
     return folder
 
@@ -54,34 +53,29 @@ def training_stay(folder: pathlib.Path, **options):
     return stays.values[rows, heart_rate], stays.labels[rows]
 
 
-def test_labels_and_their_row(tmp_path):
-    """Entry j is on row j, masked ones are unlabelled; --label_row=next: on row j + 1. A shorter list ends sooner."""
-    los, decompensation = "0;1;1;2.5;1.5;0.5", "1;0;0;1"
-    folder = write_benchmark(tmp_path, [event(0, Heart_Rate="80")], los=los, decompensation=decompensation)
-    nan = np.nan
-    same = [[0, nan], [nan, 1.5], [nan, 0.5], [nan, nan]]
+@pytest.mark.parametrize(
+    ("stay", "los", "decompensation", "same"),
+    [
+        ("2.5", "0;1;1;2.5;1.5;0.5", "1;0;0;1", [[0, NAN], [NAN, 1.5], [NAN, 0.5], [NAN, NAN]]),
+        ("2.0", "1;1;1;2;1;0", "", [[NAN, 2], [NAN, 1], [NAN, 0]]),
+    ],
+    ids=["entry j is on row j, masked ones are unlabelled", "a stay of whole hours has a label on each of them"],
+)
+def test_labels_and_their_row(tmp_path, stay, los, decompensation, same):
+    """--label_row=next: entry j is on row j + 1, and one beyond the last row is left out."""
+    folder = write_benchmark(tmp_path, [event(0, Heart_Rate="80")], stay, los, decompensation)
     np.testing.assert_array_equal(training_stay(folder)[1], np.float32(same))
-    following = [[nan, nan], [0, nan], [nan, 1.5], [nan, 0.5]]
-    np.testing.assert_array_equal(training_stay(folder, shift=1)[1], np.float32(following))
-
-
-def test_a_stay_of_whole_hours(tmp_path):
-    """Hours 0, 1, 2 and labels for each of them; shifted, the last label has no row."""
-    folder = write_benchmark(tmp_path, [event(0, Heart_Rate="80")], stay="2.0", los="1;1;1;2;1;0")
-    np.testing.assert_array_equal(training_stay(folder)[1][:, 1], np.float32([2, 1, 0]))
-    np.testing.assert_array_equal(training_stay(folder, shift=1)[1][:, 1], np.float32([np.nan, 2, 1]))
+    np.testing.assert_array_equal(training_stay(folder, shift=1)[1], np.float32([[NAN, NAN], *same[:-1]]))
 
 
 def test_hours_before_the_first_event(tmp_path):
     """Missing; --before_first_event=carry_back: the first row's values (not those of later rows) from hour 0 on."""
     events = [event(1.2, Glucose="100"), event(1.3, Heart_Rate="80"), event(1.8, Heart_Rate="85")]
-    folder = write_benchmark(tmp_path, events)
-    nan = np.nan
-    np.testing.assert_array_equal(training_stay(folder)[0], np.float32([nan, nan, 85, nan]))
-    np.testing.assert_array_equal(training_stay(folder, carry_back=True)[0], np.float32([nan, nan, 85, nan]))
-    folder = write_benchmark(tmp_path, [event(1.2, Heart_Rate="80"), event(1.8, Heart_Rate="85")])
-    np.testing.assert_array_equal(training_stay(folder)[0], np.float32([nan, nan, 85, nan]))
-    np.testing.assert_array_equal(training_stay(folder, carry_back=True)[0], np.float32([80, nan, 85, nan]))
+    for rows, carried in ((events, np.nan), ([event(1.2, Heart_Rate="80"), events[2]], 80)):
+        folder = write_benchmark(tmp_path, rows)
+        for carry_back, first in ((False, np.nan), (True, carried)):
+            found, _ = training_stay(folder, carry_back=carry_back)
+            np.testing.assert_array_equal(found, np.float32([first, np.nan, 85, np.nan]))
     stays, split, _ = mimic3_benchmark.read_stays(folder, carry_back=True, shift=0)
     write_cohort(tmp_path / "back.h5", MIMIC3_BENCHMARK, stays, split, "")
     train = Cohort(tmp_path / "back.h5")["train"]  # filled: 80, 80, 85, 85
@@ -100,12 +94,16 @@ def test_guess_by_hand(tmp_path):
     """Whole numbers, at most 25 of them in the training split, make levels; implausible values are none."""
     events = [event(0, Heart_Rate="80", pH="7.3", Height="170"), event(1, Heart_Rate="5000", pH="7.4", Height="180")]
     folder = write_benchmark(tmp_path, events)
-    (folder / "train" / "2_episode1_timeseries.csv").write_text("\n".join([HEADER, event(0.5, Heart_Rate="90.5"), ""]))
+    write_series(folder / "train", "2_episode1", event(0.5, Heart_Rate="90.5"))
     stays, split, _ = mimic3_benchmark.read_stays(folder, carry_back=False, shift=0)
     guessed = mimic3_benchmark.guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
     channels = {channel.name: channel for channel in guessed.channels}
     assert channels["Height"].levels == (170, 180)
-    assert channels["Heart Rate"].levels == (80, 90, 90.5)  # guessed from the training stay, with the levels of all stays
+    assert channels["Heart Rate"].levels == (
+        80,
+        90,
+        90.5,
+    )  # guessed from the training stay, with the levels of all stays
     assert channels["pH"].kind == "continuous"
     assert channels["Hours"].levels == (0, 1, 2, 3)
     write_cohort(tmp_path / "guessed.h5", guessed, stays, split, "")
@@ -120,7 +118,7 @@ def test_many_episodes_do_not_collide(tmp_path):
     folder = write_benchmark(tmp_path, [event(0, Heart_Rate="80")])
     names = ["1_episode11", "1_episode2", "21_episode1", "11_episode1"]
     for name in names:
-        (folder / "train" / f"{name}_timeseries.csv").write_text("\n".join([HEADER, event(0, Heart_Rate="70"), ""]))
+        write_series(folder / "train", name, event(0, Heart_Rate="70"))
     with (folder / "train_listfile.csv").open("a") as file:
         file.writelines(f"{name}_timeseries.csv,1.5,0;0;0,,0,\n" for name in names)
     stays, split, _ = mimic3_benchmark.read_stays(folder, carry_back=False, shift=0)

@@ -14,21 +14,17 @@ from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS, random_split
+from psv import RANGES
 
 STATIC_NUMBERS, STATIC_BINARY = ("Age", "HospAdmTime"), ("Gender", "Unit1", "Unit2")
-RANGES = {
-    "HR": (10, 300), "O2Sat": (0, 100), "Temp": (30, 50), "SBP": (10, 300), "MAP": (10, 200), "DBP": (10, 200),
-    "Resp": (0, 100), "EtCO2": (10, 100), "FiO2": (0, 100),
-}  # fmt: skip
 
 
 def hours_of(text: str) -> list[dict[str, float]]:
     """One stay, hour by hour without gaps: forward filled, then implausible values missing; None is missing."""
     rows = {}
     for cells in csv.DictReader(io.StringIO(text), delimiter="|"):
-        rows[int(float(cells["ICULOS"]))] = {
-            name: None if cell == "NaN" else float(cell) for name, cell in cells.items()
-        }
+        hour = {name: None if cell == "NaN" else float(cell) for name, cell in cells.items()}
+        rows[int(hour["ICULOS"])] = hour
     names, last, hours = list(cells), {}, []
     for hour in range(min(rows), max(rows) + 1):
         measured = rows.get(hour, {})
@@ -127,19 +123,15 @@ def test_equals_a_slow_preparation_of_real_stays(physionet2019_zips, tmp_path):
 
 def test_the_papers_counts(physionet2019_cohort):
     with h5py.File(physionet2019_cohort) as file:
-        stays = tuple(len(file[f"patient_windows/{split}"]) for split in SPLITS)
-        hours = tuple(len(file[f"data/{split}"]) for split in SPLITS)
-        positives = tuple(int((file[f"labels/{split}"][:] == 1).sum()) for split in SPLITS)
-        labelled = tuple(int((~np.isnan(file[f"labels/{split}"][:])).sum()) for split in SPLITS)
+        labels = [file[f"labels/{split}"][:] for split in SPLITS]
+        assert [len(file[f"patient_windows/{split}"]) for split in SPLITS] == [25813, 6454, 8066]
+        assert [len(file[f"data/{split}"]) for split in SPLITS] == [992732, 247283, 312078]
+        assert [(~np.isnan(label)).sum() for label in labels] == [992732, 247283, 312078]
+        assert [(label == 1).sum() for label in labels] == [17891, 4475, 5550]
+        assert all(np.isfinite(file[f"data/{split}"][:]).all() for split in SPLITS)
         columns = file["data"].attrs["columns"].tolist()
-        assert stays == (25813, 6454, 8066)
-        assert hours == labelled == (992732, 247283, 312078)
-        assert positives == (17891, 4475, 5550)
-        assert len(columns) == 40
         assert columns[:6] == ["Gender", "Unit1", "Unit2", "Age", "HospAdmTime", "ICULOS"]
-        assert file.attrs["static_columns"] == 5
-        for split in SPLITS:
-            assert np.isfinite(file[f"data/{split}"][:]).all()
+        assert (len(columns), file.attrs["static_columns"]) == (40, 5)
         names = set(np.concatenate([file[f"stay_names/{split}"][:] for split in SPLITS]))
         assert len(names) == 40333
         assert not {b"p013777", b"p108796", b"p115810"} & names

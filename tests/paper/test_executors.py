@@ -11,18 +11,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 
 import grpc
 import pytest
 from ray import cloudpickle
 
-from ncl_tf.errors import InputError
 from ncl_tf.paper import executors, ray_executor
 from ncl_tf.paper.jobs import Job, execute
 from ncl_tf.paper.ray_executor import Ray
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from processes import ROOT, wait_for
+from refusals import refused
 
 
 def job(folder: pathlib.Path, name: str, *more: str, needs: str | None = None, seconds: float = 0) -> Job:
@@ -43,16 +41,10 @@ def local():
     executor.close()
 
 
-def test_a_failing_job_stops_only_what_needs_it(tmp_path: pathlib.Path, local: executors.Local) -> None:
-    finished = job(tmp_path, "finished")
-    finished.output.touch()
-    jobs = [
-        finished,
-        job(tmp_path, "bad", "fail"),
-        job(tmp_path, "after_bad", needs="bad"),
-        job(tmp_path, "good"),
-        job(tmp_path, "after_good", needs="good"),
-    ]
+def test_a_failing_job_stops_only_what_needs_it(tmp_path, local):
+    jobs = [job(tmp_path, "finished"), job(tmp_path, "bad", "fail"), job(tmp_path, "after_bad", needs="bad")]
+    jobs += [job(tmp_path, "good"), job(tmp_path, "after_good", needs="good")]
+    jobs[0].output.touch()
     reports = []
     outcomes = executors.run_all(jobs, local, lambda outcomes, running: reports.append((dict(outcomes), len(running))))
     assert {name: why for name, why in outcomes.items() if not why} == {"finished": "", "good": "", "after_good": ""}
@@ -65,17 +57,15 @@ def test_a_failing_job_stops_only_what_needs_it(tmp_path: pathlib.Path, local: e
     assert max(running for _, running in reports) <= local.slots
 
 
-def test_a_job_ends_with_its_starter_and_is_then_run_again(tmp_path: pathlib.Path) -> None:
+def test_a_job_ends_with_its_starter_and_is_then_run_again(tmp_path):
     long = job(tmp_path, "long", seconds=600)
     code = (
         "import pathlib; from ncl_tf.paper.jobs import Job, execute; "
         f"execute(Job({long.name!r}, {long.program!r}, {long.arguments!r}, pathlib.Path({str(tmp_path)!r}), "
         f"pathlib.Path({str(long.log)!r}), None, pathlib.Path({str(long.output)!r})))"
     )
-    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    while times_run(long) == 0:
-        assert starter.poll() is None
-        time.sleep(0.02)
+    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE)
+    wait_for(lambda: times_run(long), starter)
     os.kill(starter.pid, signal.SIGKILL)
     starter.wait()
     short = job(tmp_path, "long")  # the same log and output; its lock is free once the first one is dead
@@ -86,7 +76,7 @@ def test_a_job_ends_with_its_starter_and_is_then_run_again(tmp_path: pathlib.Pat
     assert times_run(short) == 2
 
 
-def test_a_job_never_runs_beside_itself(tmp_path: pathlib.Path, local: executors.Local) -> None:
+def test_a_job_never_runs_beside_itself(tmp_path, local):
     again = job(tmp_path, "again", seconds=0.5)
     futures = [local.submit(again), local.submit(again)]
     assert [future.result() for future in futures] == [0, 0]
@@ -96,7 +86,7 @@ def test_a_job_never_runs_beside_itself(tmp_path: pathlib.Path, local: executors
 @pytest.mark.skipif(
     executors.local_slots(1) < 2 or not hasattr(os, "sched_setaffinity"), reason="needs two cores to share"
 )
-def test_jobs_at_the_same_time_have_cores_of_their_own(tmp_path: pathlib.Path, local: executors.Local) -> None:
+def test_jobs_at_the_same_time_have_cores_of_their_own(tmp_path, local):
     jobs = [job(tmp_path, name, seconds=0.5) for name in ("one", "two")]
     assert set(executors.run_all(jobs, local, lambda *_: None).values()) == {""}
     cores = [set(ast.literal_eval(job.output.with_suffix(".runs").read_text())) for job in jobs]
@@ -104,7 +94,7 @@ def test_jobs_at_the_same_time_have_cores_of_their_own(tmp_path: pathlib.Path, l
     assert cores[0] | cores[1] <= os.sched_getaffinity(0)
 
 
-def test_closing_stops_what_runs(tmp_path: pathlib.Path) -> None:
+def test_closing_stops_what_runs(tmp_path):
     executor = executors.Local()
     long = job(tmp_path, "long", seconds=600)
     future = executor.submit(long)
@@ -115,7 +105,7 @@ def test_closing_stops_what_runs(tmp_path: pathlib.Path) -> None:
     assert not long.done()
 
 
-def test_what_a_shared_folder_shows_late_is_waited_for(tmp_path: pathlib.Path, local: executors.Local) -> None:
+def test_what_a_shared_folder_shows_late_is_waited_for(tmp_path, local):
     script, late = tmp_path / "elsewhere.py", tmp_path / "late.out"
     script.write_text("print('written, on another machine')\n")
     threading.Timer(3, late.touch).start()
@@ -123,50 +113,48 @@ def test_what_a_shared_folder_shows_late_is_waited_for(tmp_path: pathlib.Path, l
     assert executors.run_all([ended], local, lambda *_: None) == {"late": ""}
 
 
-def test_the_signal_that_killed_a_job_is_reported(tmp_path: pathlib.Path, local: executors.Local) -> None:
-    suicidal = job(tmp_path, "suicidal")
-    script = tmp_path / "suicidal.py"
+def test_the_signal_that_killed_a_job_is_reported(tmp_path, local):
+    script = tmp_path / "killed.py"
     script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    suicidal = Job("suicidal", str(script), (), tmp_path, suicidal.log, None, suicidal.output)
-    outcomes = executors.run_all([suicidal], local, lambda *_: None)
-    assert outcomes["suicidal"].startswith("killed by signal 9; log: ")
+    killed = Job("killed", str(script), (), tmp_path, tmp_path / "killed.log", None, tmp_path / "killed.out")
+    assert executors.run_all([killed], local, lambda *_: None)["killed"].startswith("killed by signal 9; log: ")
 
 
-def refusal(make: Callable, *arguments) -> str:
-    with pytest.raises(InputError) as error:
-        make(*arguments)
-    return str(error.value)
-
-
-def test_bad_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_bad_requests(monkeypatch, tmp_path):
     monkeypatch.setattr(ray_executor, "SECONDS_TO_CONNECT", 0.5)
-    cores = executors.local_slots(1)
-    message = refusal(executors.Local, 0)
-    assert "--cpus_per_job" in message and f"1 to {cores}" in message and "got 0" in message
-    message = refusal(Ray, "nowhere")
-    assert "--ray_address" in message and "HOST:PORT" in message and "'nowhere'" in message
-    assert "--gpus_per_job" in (message := refusal(Ray, "auto", 1, -1)) and "got -1" in message
-    assert "--cpus_per_job" in (message := refusal(Ray, "auto", 0)) and "got 0" in message
+    with refused("--cpus_per_job", f"1 to {executors.local_slots(1)}", "got 0"):
+        executors.Local(0)
+    for arguments, named in [
+        (("nowhere",), "--ray_address & HOST:PORT & 'nowhere'"),
+        (("auto", 1, -1), "--gpus_per_job & got -1"),
+        (("auto", 0), "--cpus_per_job & got 0"),
+    ]:
+        with refused(named):
+            Ray(*arguments)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, but not listening
         address = f"127.0.0.1:{unused.getsockname()[1]}"
-        assert f"--ray_address={address}: no connection" in refusal(Ray, address)
         monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # what auto means then: the cluster that was started last
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(f"{address}\n")
-        assert f"--ray_address={address}: no connection" in refusal(Ray, "auto")
+        for asked in (address, "auto"):
+            with refused(f"--ray_address={address}: no connection"):
+                Ray(asked)
         monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # wins
-        assert "--ray_address=127.0.0.1:1: no connection" in refusal(Ray, "auto")
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert f"--ray_address={address}: must be the head of a Ray cluster" in refusal(Ray, address)
-    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
+        with refused("--ray_address=127.0.0.1:1: no connection"):
+            Ray("auto")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,  # takes connections and never answers
+        http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web,
+    ):
         threading.Thread(target=web.serve_forever, daemon=True).start()
-        assert "must be the head of a Ray cluster" in refusal(Ray, f"127.0.0.1:{web.server_port}")
+        for port in (silent.getsockname()[1], web.server_port):
+            with refused(f"--ray_address=127.0.0.1:{port}: must be the head of a Ray cluster"):
+                Ray(f"127.0.0.1:{port}")
         web.shutdown()
 
 
-def test_a_worker_of_ray_need_not_find_the_project(tmp_path: pathlib.Path) -> None:
+def test_a_worker_of_ray_need_not_find_the_project(tmp_path):
     small = job(tmp_path, "small")
     cloudpickle.register_pickle_by_value(ray_executor)  # as Ray is told to
     sent = cloudpickle.dumps((ray_executor.execute_elsewhere, (str(ROOT), vars(small), 1)))
@@ -179,7 +167,7 @@ def test_a_worker_of_ray_need_not_find_the_project(tmp_path: pathlib.Path) -> No
     assert (ended.returncode, times_run(small)) == (0, 1)
 
 
-def test_a_server_of_rays_protocol_is_reachable() -> None:
+def test_a_server_of_rays_protocol_is_reachable():
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()

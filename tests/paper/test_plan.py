@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from ncl_tf.errors import InputError
+from ncl_tf.data import Cohort
 from ncl_tf.paper import progress, results, settings, tables
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.tables import SEEDS
 from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training
+from refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def names(plan: Plan) -> list[str]:
     return [job.name for job in plan.jobs()]
 
 
-def test_jobs_of_a_table(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_jobs_of_a_table(cohorts, tmp_path):
     plan = make("physionet2019", cohorts, tmp_path, ["cl", "end_to_end"], seeds=2)
     jobs = plan.jobs()
     expected = []
@@ -47,35 +48,27 @@ def test_jobs_of_a_table(cohorts: dict[str, str], tmp_path: pathlib.Path) -> Non
     assert "--gin_param=head = 'linear'" in jobs[3].arguments
 
 
-def test_seeds_by_number_and_by_name(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
-    for asked, seeds in [
-        (None, SEEDS),
-        (2, (1111, 2222)),
-        ("3", (1111, 2222, 3333)),
-        ("1234, 2222", (2222, 1234)),  # in the paper's order
-        ("1111", (1111,)),
-    ]:
-        assert make("physionet2019", cohorts, tmp_path, ["cl"], seeds=asked).seeds == seeds
+def test_seeds_by_number_and_by_name(cohorts, tmp_path):
+    """In the paper's order."""
+    expected = {None: SEEDS, 2: (1111, 2222), "3": (1111, 2222, 3333), "1234, 2222": (2222, 1234), "1111": (1111,)}
+    assert {
+        asked: make("physionet2019", cohorts, tmp_path, ["cl"], seeds=asked).seeds for asked in expected
+    } == expected
 
 
-def test_both_tasks_are_evaluated_from_one_training(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_both_tasks_are_evaluated_from_one_training(cohorts, tmp_path):
     plan = make("mimic3", cohorts, tmp_path, ["ncl_w", "end_to_end"], ["mlp"])
-    assert names(plan) == [
-        "ncl_w-seed1111",
-        "ncl_w-seed1111-decompensation-mlp",
-        "ncl_w-seed1111-length_of_stay-mlp",
-        "end_to_end_decompensation-head_mlp-seed1111",
-        "end_to_end_decompensation-head_mlp-seed1111-decompensation-mlp",
-        "end_to_end_length_of_stay-head_mlp-seed1111",
-        "end_to_end_length_of_stay-head_mlp-seed1111-length_of_stay-mlp",
-    ]
+    tasks = ("decompensation", "length_of_stay")
+    expected = ["ncl_w-seed1111", *(f"ncl_w-seed1111-{task}-mlp" for task in tasks)]
+    for task in tasks:
+        expected += [f"end_to_end_{task}-head_mlp-seed1111{end}" for end in ("", f"-{task}-mlp")]
+    assert names(plan) == expected
 
 
-def test_limited_labels_and_fine_tuning_share_trainings(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_limited_labels_and_fine_tuning_share_trainings(cohorts, tmp_path):
     limited = make("limited_labels_physionet2019", cohorts, tmp_path, ["cl"])
     assert len(limited.jobs()) == 1 + 3 * 4
-    assert "--labels=0.1" in limited.jobs()[7].arguments
-    assert "--label_seed=2" in limited.jobs()[7].arguments
+    assert {"--labels=0.1", "--label_seed=2"} <= set(limited.jobs()[7].arguments)
     assert limited.jobs()[7].output.name == "sepsis-mlp-labels_0.1_2.json"
     tuned = make("fine_tuning_physionet2019", cohorts, tmp_path, ["ncl_w", "end_to_end"], ["mlp"])
     end_to_end, ncl_w = tuned.jobs()[1], tuned.jobs()[3]
@@ -87,7 +80,7 @@ def test_limited_labels_and_fine_tuning_share_trainings(cohorts: dict[str, str],
 
 
 @pytest.mark.parametrize("dataset", ["mimic3", "physionet2019"])
-def test_blocks_share_the_training_of_a_point_in_common(dataset: str, cohorts, tmp_path: pathlib.Path) -> None:
+def test_blocks_share_the_training_of_a_point_in_common(dataset, cohorts, tmp_path):
     """Kernel size 2 with 32 filters is a point of both searches."""
     plan = make(f"kernel_filters_{dataset}", cohorts, tmp_path)
     commands = [sorted(job.arguments[:-1]) for job in plan.jobs() if job.needs is None]
@@ -96,23 +89,20 @@ def test_blocks_share_the_training_of_a_point_in_common(dataset: str, cohorts, t
     assert len(both) == 2
 
 
-def test_sweeps_are_products_evaluated_on_validation_data(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_sweeps_are_products_evaluated_on_validation_data(cohorts, tmp_path):
     plan = make("temperature_momentum_physionet2019", cohorts, tmp_path)
-    table = plan.table
-    assert [dict(row.settings) for row in table.rows[:2]] == [
-        {"temperature": 0.05, "momentum": 0.9},
-        {"temperature": 0.05, "momentum": 0.99},
-    ]
-    assert len(plan.jobs()) == 2 * len(table.rows) == 2 * 4 * 3
-    assert all("--split=val" in job.arguments for job in plan.jobs() if job.needs)
-    assert "--gin_param=temperature = 0.05" in plan.jobs()[0].arguments
+    jobs, rows = plan.jobs(), plan.table.rows
+    assert [dict(row.settings) for row in rows[:2]] == [{"temperature": 0.05, "momentum": x} for x in (0.9, 0.99)]
+    assert len(jobs) == 2 * len(rows) == 2 * 4 * 3
+    assert all("--split=val" in job.arguments for job in jobs if job.needs)
+    assert "--gin_param=temperature = 0.05" in jobs[0].arguments
     augmented = make("augmentations_physionet2019", cohorts, tmp_path).jobs()[8]
     assert augmented.name == "cl-layers_cutout+crop-seed1111"
     assert "--gin_param=augmentation.layers = ['cutout', 'crop']" in augmented.arguments
 
 
 @pytest.mark.parametrize("name", tables.names())
-def test_every_training_is_a_valid_configuration(name: str, cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_every_training_is_a_valid_configuration(name, cohorts, tmp_path):
     """bin/train refuses unknown names and macros that nothing uses."""
     for job in make(name, cohorts, tmp_path).jobs():
         if job.needs is None:
@@ -122,7 +112,7 @@ def test_every_training_is_a_valid_configuration(name: str, cohorts: dict[str, s
             assert config.macro("budget") == "smoke"
 
 
-def test_parameters_for_all_or_for_one_method(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_parameters_for_all_or_for_one_method(cohorts, tmp_path):
     options = {"gin_params": ["jit_compile = False", "end_to_end: rate = 1e-4"], "gin_files": ["gin/authors_code.gin"]}
     jobs = make("physionet2019", cohorts, tmp_path, ["cl", "end_to_end"], ["mlp"], **options).jobs()
     cl, end_to_end = jobs[0].arguments, jobs[2].arguments
@@ -133,93 +123,81 @@ def test_parameters_for_all_or_for_one_method(cohorts: dict[str, str], tmp_path:
     jobs = make("physionet2019", cohorts, tmp_path, ["cl"], ["mlp"], budget="paper", **options).jobs()
     assert jobs[0].arguments[1] == "--gin_file=gin/authors_code.gin"  # whose number of steps is not the paper's
     assert not any("budgets" in argument for argument in jobs[0].arguments)
-    for params, message in [
-        (["ncl: alpha = 1"], "method .*seq2seq_ae.*got 'ncl'"),
-        (["seed = 7"], "--gin_param='seed = 7'.* seed.*use --seeds"),
+    for params, named in [
+        (["ncl: alpha = 1"], "method & seq2seq_ae & got 'ncl'"),
+        (["seed = 7"], "--gin_param='seed = 7' & use --seeds"),
         (["cl: train.budget = 'x'"], "use --budget"),
         (["cohort='a.h5'"], "use --cohort"),
-        (["cl: steps = 3", "cl:steps=4"], "--gin_param='cl:steps=4'.*steps once for all"),
+        (["cl: steps = 3", "cl:steps=4"], "--gin_param='cl:steps=4' & steps once for all"),
     ]:
-        with pytest.raises(InputError, match=message):
+        with refused(named):
             make("physionet2019", cohorts, tmp_path, gin_params=params)
 
 
-def test_what_is_for_one_method_wins_and_holds_for_each_of_its_tasks(cohorts, tmp_path: pathlib.Path) -> None:
+def test_what_is_for_one_method_wins_and_holds_for_each_of_its_tasks(cohorts, tmp_path):
     for order in (1, -1):
         params = ["ncl_y: alpha = 0.5", "alpha = 0.7"][::order]
-        plan = make(
-            "mimic3", cohorts, tmp_path, ["ncl_w", "ncl_y_decompensation", "ncl_y_length_of_stay"], gin_params=params
-        )
-        last = {
-            job.name: [argument for argument in job.arguments if "alpha" in argument][-1]
-            for job in plan.jobs()
-            if job.needs is None
-        }
-        assert last == {
-            "ncl_w-seed1111": "--gin_param=alpha = 0.7",
-            "ncl_y_decompensation-seed1111": "--gin_param=alpha = 0.5",
-            "ncl_y_length_of_stay-seed1111": "--gin_param=alpha = 0.5",
-        }
+        methods = {"ncl_w": 0.7, "ncl_y_decompensation": 0.5, "ncl_y_length_of_stay": 0.5}
+        plan = make("mimic3", cohorts, tmp_path, list(methods), gin_params=params)
+        alphas = {job.name: [text for text in job.arguments if "alpha" in text] for job in plan.jobs() if not job.needs}
+        last = {name: texts[-1] for name, texts in alphas.items()}
+        assert last == {f"{name}-seed1111": f"--gin_param=alpha = {alpha}" for name, alpha in methods.items()}
 
 
-def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts, tmp_path):
     folder = tmp_path / "out"
     make("physionet2019", cohorts, folder, ["cl"]).open()
     make("physionet2019", cohorts, folder, ["ncl_w"], ["mlp"], seeds=2).open()
     make("fine_tuning_physionet2019", cohorts, folder).open()
     before = (folder / "plan.json").read_text()
-    assert json.loads(before)["tables"]["physionet2019"] == {
-        "methods": ["cl", "ncl_w"],
-        "heads": ["linear", "mlp"],
-        "seeds": [1111, 2222],
-    }
+    expected = {"methods": ["cl", "ncl_w"], "heads": ["linear", "mlp"], "seeds": [1111, 2222]}
+    assert json.loads(before)["tables"]["physionet2019"] == expected
     for name, options, different in [
-        ("physionet2019", {"budget": "laptop"}, r"budget: laptop   \(the folder has smoke\)"),
-        ("physionet2019", {"gin_params": ["alpha = 1"]}, "gin_params"),
-        ("mimic3", {}, r"cohort_checksum: \w+   \(the folder has \w+\)"),
+        ("physionet2019", {"budget": "laptop"}, "\n  budget: laptop & has smoke"),
+        ("physionet2019", {"gin_params": ["alpha = 1"]}, "\n  gin_params"),
+        ("mimic3", {}, f"\n  cohort_checksum: & {Cohort(cohorts['physionet2019']).checksum}"),
     ]:
-        with pytest.raises(InputError, match=rf"out: is for another plan; name another --output.*\n  {different}"):
+        with refused(folder, "--output", different):
             make(name, cohorts, folder, **options).open()
     assert (folder / "plan.json").read_text() == before
-    for damaged, message in [("{", ""), ("{}", ".*bin/reproduce.* lacks budget, cohort_")]:
+    for damaged, named in [("{", ""), ("{}", "bin/reproduce & lacks budget, cohort_")]:
         (folder / "plan.json").write_text(damaged)
-        with pytest.raises(InputError, match=rf"plan.json: {message}"):
+        with refused("plan.json: ", named):
             make("physionet2019", cohorts, folder, ["cl"]).open()
     killed = tmp_path / "killed"
     killed.mkdir()
     (killed / ".plan.json.abc.partial").touch()  # in the middle of its first write
     make("physionet2019", cohorts, killed, ["cl"]).open()
-    with pytest.raises(InputError, match="cannot write into this folder"):
-        make("physionet2019", cohorts, folder / "plan.json" / "below", ["cl"]).open()
     (tmp_path / "letter.txt").touch()
-    with pytest.raises(InputError, match="empty.* plan.json.* --output"):
-        make("physionet2019", cohorts, tmp_path).open()
+    for output, named in [(folder / "plan.json" / "below", "cannot write"), (tmp_path, "empty & plan.json & --output")]:
+        with refused(output, named):
+            make("physionet2019", cohorts, output, ["cl"]).open()
 
 
-def test_bad_requests(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
-    with pytest.raises(InputError, match="budget .* laptop, paper, paper_quarter, smoke; got 'huge'"):
+def test_bad_requests(cohorts, tmp_path):
+    with refused("budget", "laptop, paper, paper_quarter, smoke", "'huge'"):
         make("physionet2019", cohorts, tmp_path, budget="huge")
     for seeds in (0, -1, 21, "", "three", "1.5", "1,2", "1111,1112", "2222,2222"):
-        with pytest.raises(InputError, match=f"--seeds must be 1 to 20 .*: 1111,2222,.*; got {seeds}$"):
+        with refused("--seeds", "1 to 20", "1111,2222,", f"got {seeds}"):
             make("physionet2019", cohorts, tmp_path, seeds=seeds)
-    ward = {"mimic3_benchmark": cohorts["physionet2019"]}
-    with pytest.raises(InputError, match=r"ward.h5.*task 'decompensation'.*'mimic3', got sepsis"):
-        make("mimic3", ward, tmp_path)
-    with pytest.raises(InputError, match="no such file"):
-        make("physionet2019", {"physionet2019": "nowhere.h5"}, tmp_path)
+    for name, cohort, named in [
+        ("mimic3", cohorts["physionet2019"], "ward.h5 & 'decompensation' & 'mimic3' & got sepsis"),
+        ("physionet2019", "nowhere.h5", "nowhere.h5: no such file"),
+    ]:
+        with refused(named):
+            make(name, dict.fromkeys(cohorts, cohort), tmp_path)
 
 
 def write_run(plan: Plan, name: str, **record) -> pathlib.Path:
     folder = plan.folder / "runs" / name
     (folder / "evaluations").mkdir(parents=True)
     (folder / "config.gin").write_text("steps = 1000\ntrain.steps = %steps\n")
-    (folder / "run.json").write_text(
-        json.dumps({"budget": "smoke", "dataset": "physionet2019", "cohort_checksum": "abc", **record})
-    )
+    record = {"budget": "smoke", "dataset": "physionet2019", "cohort_checksum": "abc", **record}
+    (folder / "run.json").write_text(json.dumps(record))
     return folder
 
 
-def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib.Path, capsys) -> None:
+def test_states_and_time_left_by_hand(cohorts, tmp_path, capsys):
     plan = make("physionet2019", cohorts, tmp_path, ["cl", "ncl_w"], ["mlp"], seeds=2)
     jobs = plan.jobs()
     assert progress.seconds_left(jobs, slots=1) is None
@@ -241,7 +219,7 @@ def test_states_and_time_left_by_hand(cohorts: dict[str, str], tmp_path: pathlib
     assert [progress.duration(seconds) for seconds in (20, 61, 3600 * 26)] == ["20 s", "1 min", "26 h 00 min"]
 
 
-def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_results_are_collected_and_read_as_rows(cohorts, tmp_path):
     plan = make("window_alpha_physionet2019", cohorts, tmp_path, ["window_8-alpha_0.3"])
     facts = {"status": "finished", "step": 2, "wall_seconds": 1.0, "seed": 1111, "versions": {"python": "3"}}
     run = write_run(plan, "ncl_w-alpha_0.3-window_8-seed1111", result={"val_accuracy": 0.4}, **facts)
@@ -256,9 +234,8 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     path = tmp_path / "results" / "ncl_w-alpha_0.3-window_8-seed1111" / "sepsis-mlp-val.json"
     content = json.loads(path.read_text())
     assert content["config"]["alpha"] == "0.3"
-    assert "cohort" not in content["config"]
     assert {"budget", "seed", "cohort_checksum", "versions", "wall_seconds"} <= content["run"].keys()
-    assert "curve" not in content
+    assert "cohort" not in content["config"] and "curve" not in content
     (row,) = results.rows(tmp_path / "results", tables.load_table("window_alpha_physionet2019"))
     assert (row["window"], row["alpha"], row["seed"], row["method"]) == (8, 0.3, 1111, "ncl_w")
     assert (row["metrics"], row["training"]) == ({"utility": 0.3}, {"val_accuracy": 0.4})
@@ -271,27 +248,22 @@ def test_results_are_collected_and_read_as_rows(cohorts: dict[str, str], tmp_pat
     other = path.parent.with_name("ncl_w-alpha_0.3-window_8-seed2222") / path.name
     other.parent.mkdir()
     other.write_text(json.dumps({**content, "run": {**content["run"], "cohort_checksum": "xyz"}}))
-    with pytest.raises(InputError, match="results of more than one cohort_checksum: abc, xyz"):
+    with refused("more than one cohort_checksum", "abc, xyz"):
         results.rows(tmp_path / "results", tables.load_table("window_alpha_physionet2019"))
 
 
-def test_settings_by_hand() -> None:
+def test_settings_by_hand():
     files = ("gin/paper/physionet2019/end_to_end.gin", "gin/budgets/paper_quarter.gin")
     found = settings.configured(files, ("end_to_end.labels = 0.1",))
-    assert {name: found[name] for name in ("steps", "batch_size", "rate", "task", "end_to_end.labels")} == {
-        "steps": "6250",
-        "batch_size": "2048",
-        "rate": "1e-05",
-        "task": "'sepsis'",
-        "end_to_end.labels": "0.1",
-    }
+    expected = {"steps": "6250", "batch_size": "2048", "rate": "1e-05", "task": "'sepsis'", "end_to_end.labels": "0.1"}
+    assert expected.items() <= found.items()
     before = {"steps": "5", "rate": "0.1", "seed": "1", "protocol.batch_size": "32"}
     now = {"steps": "6", "rate": "0.1", "seed": "2"}
     assert settings.differing(before, now, "cl") == {"steps": "5", "protocol.batch_size": "32"}
     assert settings.differing(now, before, "end_to_end") == {"protocol.batch_size": "not set"}  # it has no steps
 
 
-def test_what_is_in_results_is_not_done_again(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
+def test_what_is_in_results_is_not_done_again(cohorts, tmp_path):
     folder = tmp_path / "continued"
     plan = make("physionet2019", cohorts, folder, ["cl"], seeds=2)
     kept = folder / "results" / "cl-seed1111"
@@ -314,23 +286,19 @@ def test_what_is_in_results_is_not_done_again(cohorts: dict[str, str], tmp_path:
     limited = make("limited_labels_physionet2019", cohorts, folder, ["cl"])
     assert not any(job.done() for job in limited.jobs())  # they need the run, which is not there
     for options, different in [
-        ({"budget": "laptop"}, r"budget: smoke   \(this plan has laptop\)"),
-        ({"gin_params": ["cl: temperature = 0.2"]}, r"temperature = 0.1   \(this plan has 0.2\)"),
-        ({"gin_files": ["gin/authors_code.gin"]}, r"SameStayWithin.inclusive = not set   \(this plan has True\)"),
+        ({"budget": "laptop"}, "budget: smoke & has laptop"),
+        ({"gin_params": ["cl: temperature = 0.2"]}, "temperature = 0.1 & has 0.2"),
+        ({"gin_files": ["gin/authors_code.gin"]}, "SameStayWithin.inclusive = not set & has True"),
     ]:
-        with pytest.raises(InputError, match=rf"sepsis-\w+.json: was made with other settings than .*\n  {different}"):
+        with refused(f"{kept}/sepsis-", f"\n  {different}"):
             make("physionet2019", cohorts, folder, ["cl"], **options).open()
-    for text, message in [
+    for text, named in [
         ("{", ""),
-        (
-            "{}",
-            "bin/reproduce.* lacks "
-            "best_epoch, config, intervals, metrics, protocol, run, stopped_by_budget, wall_seconds",
-        ),
-        (json.dumps(known | {"run": {}}), "it lacks run.budget, run.cohort_checksum, run.dataset, run.wall_seconds"),
+        ("{}", f"bin/reproduce & lacks {', '.join(sorted(known))}"),
+        (json.dumps(known | {"run": {}}), f"lacks {', '.join(sorted(f'run.{name}' for name in run))}"),
     ]:
         (kept / "sepsis-linear.json").write_text(text)
-        with pytest.raises(InputError, match=f"sepsis-linear.json: .*{message}"):
+        with refused("sepsis-linear.json: ", named):
             plan.open()
     assert not (folder / "plan.json").exists()
     (kept / "sepsis-linear.json").write_text(json.dumps(known))
@@ -339,36 +307,26 @@ def test_what_is_in_results_is_not_done_again(cohorts: dict[str, str], tmp_path:
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    ("table", "method", "options", "named"),
     [
-        ({"gin_params": ["alpa = 0.3"]}, "this configuration uses no macro 'alpa'; did you mean 'alpha'?"),
-        ({"gin_params": ["cl: rate = 1e-4"]}, "this configuration uses no macro 'rate'"),
-        ({"gin_files": ["nosuch.gin"]}, "nosuch.gin: no such gin file"),
+        ("physionet2019", "cl", {"gin_params": ["alpa = 0.3"]}, "'alpa' & 'alpha'"),
+        ("physionet2019", "cl", {"gin_params": ["cl: rate = 1e-4"]}, "no macro 'rate'"),
+        ("physionet2019", "cl", {"gin_files": ["nosuch.gin"]}, "nosuch.gin: no such gin file"),
+        # What a row sets is not bound anew.
+        ("alpha_n_w_physionet2019", "alpha_0.3", {"gin_params": ["alpha = 0.5"]}, "to 0.3 in ncl_w-alpha_0.3-"),
+        ("alpha_n_w_physionet2019", "alpha_0.3", {"gin_params": ["ncl_w: window=8"]}, "to 12 in ncl_w-alpha_0.3-"),
+        ("physionet2019", "end_to_end", {"gin_params": ["head = 'mlp'"]}, "to 'linear' in end_to_end-head_linear-"),
     ],
 )
-def test_settings_that_no_training_takes_leave_no_plan(cohorts, tmp_path, options, message) -> None:
-    with pytest.raises(InputError, match=re.escape(message)):
-        make("physionet2019", cohorts, tmp_path / "out", ["cl"], **options).open()
+def test_settings_that_no_training_takes_leave_no_plan(cohorts, tmp_path, table, method, options, named):
+    with refused(named, f"table '{table}'" if " in " in named else ""):
+        make(table, cohorts, tmp_path / "out", [method], **options).open()
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "table, method, param, message",
-    [
-        ("alpha_n_w_physionet2019", "alpha_0.3", "alpha = 0.5", r"itself sets to 0.3 in ncl_w-alpha_0.3-"),
-        ("alpha_n_w_physionet2019", "alpha_0.3", "ncl_w: window=8", "itself sets to 12 in"),
-        ("physionet2019", "end_to_end", "head = 'mlp'", "itself sets to 'linear' in end_to_end-head_linear-seed1111"),
-    ],
-)
-def test_what_a_row_sets_is_not_bound_anew(cohorts, tmp_path, table, method, param, message) -> None:
-    with pytest.raises(InputError, match=f"table '{table}' {message}"):
-        make(table, cohorts, tmp_path / "out", [method], gin_params=[param]).open()
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_order_of_parameters_makes_no_other_plan(cohorts: dict[str, str], tmp_path: pathlib.Path) -> None:
-    params = ["steps = 3", "cl: temperature = 0.2"]
-    make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=params).open()
-    before = (tmp_path / "plan.json").read_text()
-    make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=params[::-1]).open()
-    assert (tmp_path / "plan.json").read_text() == before
+def test_the_order_of_parameters_makes_no_other_plan(cohorts, tmp_path):
+    params, made = ["steps = 3", "cl: temperature = 0.2"], []
+    for order in (params, params[::-1]):
+        make("physionet2019", cohorts, tmp_path, ["cl"], gin_params=order).open()
+        made.append((tmp_path / "plan.json").read_text())
+    assert made[0] == made[1]

@@ -14,17 +14,8 @@ from ncl_tf.paper.plan import Plan
 from ncl_tf.serving.export import export_classifier, export_encoder
 from ncl_tf.training import config, trainer
 
-TINY = {
-    "fast": False,
-    "jit_compile": False,
-    "encoder.dilations": (24,),
-    "encoder.filters": 8,
-    "batch_size": 256,
-    "queue_size": 512,
-    "report_every": 1,
-    "protocol.batch_size": 256,
-    "protocol.mlp_rate": 1e-2,
-}
+TINY = {"fast": False, "jit_compile": False, "encoder.dilations": (24,), "encoder.filters": 8, "report_every": 1}
+TINY |= {"batch_size": 256, "queue_size": 512, "protocol.batch_size": 256, "protocol.mlp_rate": 1e-2}
 
 
 @pytest.fixture(scope="session")

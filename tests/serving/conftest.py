@@ -1,12 +1,14 @@
 """A run that was trained briefly, evaluated and exported, and an environment without this project to load it in."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import gin
+import numpy as np
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
@@ -29,20 +31,41 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 """
+# Reads .psv files with Python alone; some stays are followed hour by hour, too.
+SCORE = """
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+model, stays, output = map(pathlib.Path, sys.argv[1:4])
+inputs = json.loads((model / "model.json").read_text())["inputs"]
+functions, results = tf.saved_model.load(str(model / "1")), {}
+print(sorted(functions.signatures))
+for number, path in enumerate(sorted(stays.iterdir())):
+    header, *lines = [line.split("|") for line in path.read_text().splitlines()]
+    rows = np.array(lines, np.float32)
+    values, static = (rows[:, [header.index(name) for name in inputs[part]]] for part in ("values", "static"))
+    score = functions.signatures["score_stay"]
+    results[path.stem] = score(values=tf.constant(values), static=tf.constant(static[:1]))["probabilities"].numpy()
+    if number % int(sys.argv[4]) == 0:
+        state, hours = np.full([1, inputs["windows"]["hours"] - 1, 40], np.nan, np.float32), []
+        for row in values:
+            following = functions.score_next(row[None], static[:1], state)
+            hours.append(following["probabilities"][0])
+            state = following["state"]
+        results["stream_" + path.stem] = np.stack(hours)
+np.savez(output, **results)
+"""
 
 
 class Exported(NamedTuple):
-    """A run and its classifier.
-
-    Attributes:
-        run: its directory.
-        folder: of the export.
-        predictions: of bin/evaluate for every hour of the test split, [hours, classes], by stay.
-    """
+    """A run and its classifier."""
 
     run: pathlib.Path
-    folder: pathlib.Path
-    predictions: dict
+    folder: pathlib.Path  # of the export
+    predictions: dict  # of bin/evaluate for every hour of the test split, [hours, classes], by stay
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +76,8 @@ def export() -> Callable[..., Exported]:
         params = {"cohort": str(cohort), "jit_compile": False, "max_epochs": 1, "train.highest_rate": 0.01} | macros
         config.configure(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
         trainer.train(runs.Run(run), export=export_encoder)
-        evaluate.evaluate(
-            run, evaluate.EvaluationSettings(), gin_params=("protocol.mlp_rate = 0.01",), export=export_classifier
-        )
+        rate = ("protocol.mlp_rate = 0.01",)
+        evaluate.evaluate(run, evaluate.EvaluationSettings(), gin_params=rate, export=export_classifier)
         gin.clear_config()
         return read(run)
 
@@ -71,16 +93,14 @@ def read(run: pathlib.Path) -> Exported:
 
 
 @pytest.fixture(scope="session")
-def exported(
-    export: Callable[..., Exported], ward_cohort: pathlib.Path, made_once: Callable[..., pathlib.Path]
-) -> Exported:
+def exported(export: Callable[..., Exported], ward_cohort: pathlib.Path, made_once: Callable) -> Exported:
     """A small model of the simulated ward, of half the paper's history."""
-    sizes = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
-    network = {"history": 24, "encoder.filters": 8, "encoder.dilations": (1, 12), "augmentation.layers": ()}
+    macros = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
+    macros |= {"history": 24, "encoder.filters": 8, "encoder.dilations": (1, 12), "augmentation.layers": ()}
 
     def make(run: pathlib.Path) -> None:
         tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
-        export(ward_cohort, run, **sizes, **network)
+        export(ward_cohort, run, **macros)
         tf.config.run_functions_eagerly(False)
 
     return read(made_once("exported", make))
@@ -93,14 +113,26 @@ def model(exported: Exported) -> Model:
 
 
 @pytest.fixture(scope="session")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Run Python code where only TensorFlow and numpy can be imported; return what it prints."""
-    folder = tmp_path_factory.mktemp("elsewhere")
+def stay_files(ward: pathlib.Path, exported: Exported, tmp_path_factory) -> pathlib.Path:
+    """The files of the test split."""
+    folder = tmp_path_factory.mktemp("stay_files")
+    for stay in exported.predictions:
+        shutil.copy(ward / f"{stay}.psv", folder)
+    return folder
 
-    def run(code: str, *arguments: object) -> str:
-        command = [sys.executable, "-I", "-c", WITHOUT + code, *map(str, arguments)]
+
+@pytest.fixture(scope="session")
+def score_alone(tmp_path_factory) -> Callable[..., tuple[str, Mapping[str, np.ndarray]]]:
+    """Score .psv files where only TensorFlow and numpy can be imported: what was printed, and the probabilities.
+
+    Every n-th stay is scored hour by hour, too: its probabilities have the name stream_ and the stay's.
+    """
+
+    def score_alone(model: pathlib.Path, stays: pathlib.Path, streamed_every: int):
+        folder = tmp_path_factory.mktemp("elsewhere")
+        command = [sys.executable, "-I", "-c", WITHOUT + SCORE, model, stays, folder / "out.npz", str(streamed_every)]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        return done.stdout, np.load(folder / "out.npz")
 
-    return run
+    return score_alone

@@ -40,59 +40,47 @@ def test_a_ward_is_prepared_as_by_the_pipeline(form, request):
 
 @pytest.fixture(scope="module")
 def small() -> RawPreprocessor:
-    dataset = Dataset(
-        "small",
-        (
-            Channel("sex", kind="categorical", static=True, levels=(0, 1)),
-            Channel("hour"),
-            Channel("HR", low=10, high=300),
-            Channel("GCS", kind="categorical", levels=(3, 4, 5)),
-        ),
-        (Task("sepsis"),),
-        hour="hour",
+    channels = (
+        Channel("sex", kind="categorical", static=True, levels=(0, 1)),
+        Channel("hour"),
+        Channel("HR", low=10, high=300),
+        Channel("GCS", kind="categorical", levels=(3, 4, 5)),
     )
-    mean, scale = np.array([0, 2, 80, 0], np.float32), np.array([1, 2, 10, 1], np.float32)
-    return RawPreprocessor(Preprocessor(dataset, mean, scale))
+    dataset = Dataset("small", channels, (Task("sepsis"),), hour="hour")
+    return RawPreprocessor(Preprocessor(dataset, *np.float32([[0, 2, 80, 0], [1, 2, 10, 1]])))
 
 
 def test_by_hand(small):
     """An implausible value is carried forward and then missing: it hides the plausible one before it."""
-    values = np.array(
-        [[1, 0, 90, NAN], [NAN, 1, 400, 4], [NAN, 2, NAN, NAN], [NAN, 3, 70, 5], [NAN, 6, NAN, NAN], [0, 7, 300, 3]],
-        np.float32,
-    )
+    values = [[1, 0, 90, NAN], [NAN, 1, 400, 4], [NAN, 2, NAN, NAN], [NAN, 3, 70, 5]]
+    values += [[NAN, 6, NAN, NAN], [0, 7, 300, 3]]  # another stay, of whose first hour nothing is known
     expected = [
         [1, -1.0, 1, 0, 0, 0],
         [1, -0.5, 0, 0, 1, 0],
         [1, 0.0, 0, 0, 1, 0],
         [1, 0.5, -1, 0, 0, 1],
-        [0, 2.0, 0, 0, 0, 0],  # another stay, of which nothing is known
+        [0, 2.0, 0, 0, 0, 0],
         [0, 2.5, 22, 1, 0, 0],
     ]
-    stays = Stays(np.array(["a", "b"]), np.array([4, 2]), values, np.empty((6, 0)))
+    stays = Stays(np.array(["a", "b"]), np.array([4, 2]), np.float32(values), np.empty((6, 0)))
     np.testing.assert_array_equal(prepared(small, stays), np.array(expected, np.float32))
 
 
+HOUR = "a whole hour, one after the hour of the row before"
+
+
 @pytest.mark.parametrize(
-    ("cell", "value", "message"),
+    ("cell", "value", "parts"),
     [
-        ((1, 2), np.inf, "row 1, hour 6, channel HR: must be a finite number, or NaN where not measured, got inf"),
-        ((0, 0), 2, "row 0, hour 5, channel sex: must be one of 0, 1, got 2"),
-        ((2, 3), 3.5, "row 2, hour 7, channel GCS: must be one of 3, 4, 5, got 3.5"),
-        ((2, 1), 6, "row 2, hour 6, channel hour: must be a whole hour, one after the hour of the row before, got 6"),
-        (
-            (1, 1),
-            NAN,
-            "row 1, hour nan, channel hour: must be a whole hour, one after the hour of the row before, got nan",
-        ),
-        (
-            (0, 1),
-            4.5,
-            "row 0, hour 4.5, channel hour: must be a whole hour, one after the hour of the row before, got 4.5",
-        ),
+        ((1, 2), np.inf, ("row 1, hour 6, channel HR", "a finite number, or NaN where not measured", "inf")),
+        ((0, 0), 2, ("row 0, hour 5, channel sex", "one of 0, 1", "got 2")),
+        ((2, 3), 3.5, ("row 2, hour 7, channel GCS", "one of 3, 4, 5", "got 3.5")),
+        ((2, 1), 6, ("row 2, hour 6, channel hour", HOUR, "got 6")),
+        ((1, 1), NAN, ("row 1, hour nan, channel hour", HOUR, "got nan")),
+        ((0, 1), 4.5, ("row 0, hour 4.5, channel hour", HOUR, "got 4.5")),
     ],
 )
-def test_values_that_cannot_be_right_are_refused(small, cell, value, message):
+def test_values_that_cannot_be_right_are_refused(small, cell, value, parts):
     rows = np.array([[1, 5, 90, 3], [NAN, 6, NAN, NAN], [0, 7, 80, 5]], np.float32)
     before = np.concatenate([np.full((1, 4), NAN), rows[:-1]]).astype(np.float32)
     check = tf.function(small.check, autograph=False)
@@ -100,4 +88,4 @@ def test_values_that_cannot_be_right_are_refused(small, cell, value, message):
     rows[cell] = value
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         check(tf.constant(rows), tf.constant(before))
-    assert message in str(error.value)
+    assert [part for part in parts if part not in str(error.value)] == []

@@ -75,7 +75,9 @@ def test_unknown_and_missing_macros_are_refused() -> None:
     assert refusal("paper/physionet2019/scl.gin", params=(COHORT, "window = 3")).startswith(
         "this configuration uses no macro 'window'; momentum_contrast uses alpha, batch_size, "
     )
-    config.configure([CL], [COHORT, "train.steps = 3"])  # a binding in the place of a macro's leaves the macro without use
+    config.configure(
+        [CL], [COHORT, "train.steps = 3"]
+    )  # a binding in the place of a macro's leaves the macro without use
     assert refusal(CL) == "macro 'cohort' is not set; add --gin_param=\"cohort = 'path/to/file.h5'\""
     assert refusal("datasets/physionet2019.gin", "neighborhoods/n_w.gin", params=(COHORT, "window = 3")) == (
         "macro 'alpha' is not set; add --gin_param=\"alpha = ...\""

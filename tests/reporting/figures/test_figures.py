@@ -5,16 +5,15 @@ import pathlib
 import re
 import shutil
 import zlib
-from collections.abc import Callable
 
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
+import trainings
 from ncl_tf import files
-from ncl_tf.errors import InputError
+from ncl_tf.data import Cohort
 from ncl_tf.paper import results, tables
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.planned import planned_evaluations
@@ -23,6 +22,7 @@ from ncl_tf.reporting.figures import NAMES, Figure
 from ncl_tf.reporting.figures.evaluations import RECALLS, precisions
 from ncl_tf.reporting.figures.groups import evenly
 from ncl_tf.reporting.figures.representations import stay_distances
+from refusals import refused
 
 SWEEPS = ("alpha_n_w", "alpha_n_y", "temperature_momentum", "window_alpha", "augmentations")
 SEEDS = tables.SEEDS[:2]
@@ -52,9 +52,7 @@ def fill(folder: pathlib.Path, dataset: str, template: dict) -> None:
 
 
 @pytest.fixture(scope="module")
-def reproduced(
-    trained_run: pathlib.Path, ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
-) -> pathlib.Path:
+def reproduced(trained_run: pathlib.Path, ward_cohort: pathlib.Path, tmp_path_factory) -> pathlib.Path:
     """An output folder of bin/reproduce: one alpha of NCL(n_w) really trained and evaluated, the other points filled in."""
     folder = tmp_path_factory.mktemp("figures") / "ward_smoke"
     table = tables.load_table("alpha_n_w_physionet2019").narrowed(["alpha_0.0"])
@@ -88,9 +86,7 @@ def made(reproduced: pathlib.Path, benchmark: pathlib.Path, mimic_ward_cohort: p
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_figure_has_data_labels_caption_and_files(
-    name: str, made: dict[str, Figure], tmp_path: pathlib.Path, ward_cohort: pathlib.Path
-) -> None:
+def test_a_figure_has_data_labels_caption_and_files(name, made, tmp_path, ward_cohort):
     figure = made[name]
     assert len(figure.data)
     assert re.search(r"Data: .*simulated (physionet2019|mimic3_benchmark) \(cohort [0-9a-f]{8}\)", figure.caption)
@@ -105,24 +101,21 @@ def test_a_figure_has_data_labels_caption_and_files(
         assert name == "reliability" or all(ax.get_xlabel() for ax in shown)
     png, svg, csv, words = figure.save(tmp_path)
     assert min(Image.open(png).size) > 300
-    assert svg.read_text().startswith("<svg")
-    assert "http" not in re.sub(
-        r"https?://(www\.w3\.org|purl\.org|creativecommons\.org|matplotlib\.org)", "", svg.read_text()
-    )
+    drawn = svg.read_text()
+    assert drawn.startswith("<svg")
+    assert "http" not in re.sub(r"https?://(www\.w3|purl|creativecommons|matplotlib)\.org", "", drawn)
     pd.testing.assert_frame_equal(pd.read_csv(csv), figure.data.reset_index(drop=True), check_dtype=False)
     assert json.loads(words.read_text()) == {"title": figure.title, "caption": figure.caption, "alt": figure.alt}
-    with h5py.File(ward_cohort) as cohort:
-        stays = {stay.decode() for stay in cohort["stay_names/val"][:]}
-    assert not stays & set(re.split(r"[,\n]", csv.read_text()))
+    assert not set(Cohort(ward_cohort)["val"].stay_names) & set(re.split(r"[,\n]", csv.read_text()))
 
 
-def test_the_same_data_give_the_same_bytes(reproduced: pathlib.Path) -> None:
+def test_the_same_data_give_the_same_bytes(reproduced):
     first, second = (make([reproduced], ["window_alpha"])[0].svg() for _ in range(2))
     assert first == second
     assert "<dc:date>" not in first
 
 
-def test_sweeps_show_mean_and_deviation_over_seeds(made: dict[str, Figure]) -> None:
+def test_sweeps_show_mean_and_deviation_over_seeds(made):
     for name, table_name, metric, change in [
         ("window_alpha", "window_alpha_mimic3", "auprc", 0),
         ("temperature_momentum", "temperature_momentum_physionet2019", "utility", -0.3),
@@ -138,20 +131,15 @@ def test_sweeps_show_mean_and_deviation_over_seeds(made: dict[str, Figure]) -> N
         assert set(found["seeds"]) == {2}
 
 
-def test_captions_tell_changed_settings(made: dict[str, Figure]) -> None:
-    assert re.search(r"Settings other than the paper's or the budget's: .*queue_size = 512", made["alpha_n_w"].caption)
-
-
-def test_all_four_augmentations_alone_are_no_grid(reproduced: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    folder = tmp_path / "four"
+def test_all_four_augmentations_alone_are_no_grid(reproduced, tmp_path):
+    folder, name = tmp_path / "four", "cl-layers_cutout+crop+noise+channel_dropout-seed1111"
     shutil.copytree(reproduced, folder, ignore=shutil.ignore_patterns("runs", "cl-*"))
-    (four,) = (reproduced / "results").glob("cl-layers_cutout+crop+noise+channel_dropout-seed1111")
-    shutil.copytree(four, folder / "results" / four.name)
-    with pytest.raises(InputError, match="figure 'augmentations' needs results of augmentations alone or in pairs"):
+    shutil.copytree(reproduced / "results" / name, folder / "results" / name)
+    with refused("'augmentations'", "alone or in pairs"):
         make([folder], ["augmentations"])
 
 
-def test_contrastive_accuracy_stands_beside_the_performance_of_n_y(made: dict[str, Figure]) -> None:
+def test_contrastive_accuracy_stands_beside_the_performance_of_n_y(made):
     table, data = tables.load_table("alpha_n_y_decompensation"), made["alpha_n_y"].data
     found = data[(data["table"] == table.name) & (data["metric"] == "contrastive_accuracy")]
     expected = [100 * np.mean([1 - score(row, seed) for seed in SEEDS]) for row in table.rows]
@@ -161,9 +149,7 @@ def test_contrastive_accuracy_stands_beside_the_performance_of_n_y(made: dict[st
     assert {"decompensation\nAUPRC (x 100)", "length of stay\nKappa (x 100)", "sepsis\nUtility (x 100)"} < set(labels)
 
 
-def test_real_points_of_the_sweep_are_the_evaluations_metrics(
-    made: dict[str, Figure], reproduced: pathlib.Path
-) -> None:
+def test_real_points_of_the_sweep_are_the_evaluations_metrics(made, reproduced):
     run = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     evaluation = json.loads((run / "evaluations" / "sepsis-mlp-val.json").read_text())
     row = tables.load_table("alpha_n_w_physionet2019").rows[0]
@@ -171,19 +157,18 @@ def test_real_points_of_the_sweep_are_the_evaluations_metrics(
     data = made["alpha_n_w"].data
     point = data[(data["dataset"] == "simulated physionet2019") & (data["metric"] == "utility") & (data["alpha"] == 0)]
     assert point["mean"].item() == pytest.approx(50 * (evaluation["metrics"]["utility"] + other))
+    assert re.search(r"Settings other than the paper's or the budget's: .*queue_size = 512", made["alpha_n_w"].caption)
 
 
-def test_training_curves_are_the_reports(made: dict[str, Figure], reproduced: pathlib.Path) -> None:
+def test_training_curves_are_the_reports(made, reproduced):
     data = made["training_curves"].data
     for alpha in ("0.0", "1.0"):
-        path = reproduced / "runs" / f"ncl_w-alpha_{alpha}-window_12-seed1111" / "metrics.jsonl"
-        reports = [json.loads(line) for line in path.read_text().splitlines()]
+        reports = trainings.reports(reproduced / "runs" / f"ncl_w-alpha_{alpha}-window_12-seed1111")
         of_run = data[(data["run"] == f"ncl_w-alpha_{alpha}-window_12") & (data["split"] == "training")]
         for term, scale in (("loss", 1), ("alignment", 1), ("discrimination", 1), ("accuracy", 100)):
             curve = of_run[of_run["term"] == term]
-            assert list(zip(curve["step"], curve["mean"], strict=True)) == [
-                (report["step"], scale * report[term]) for report in reports
-            ]
+            assert curve["step"].tolist() == [report["step"] for report in reports]
+            assert curve["mean"].tolist() == [scale * report[term] for report in reports]
 
 
 def precisions_by_hand(probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
@@ -195,16 +180,14 @@ def precisions_by_hand(probabilities: np.ndarray, labels: np.ndarray) -> list[fl
     ]
 
 
-def test_precision_at_a_recall_by_hand() -> None:
+def test_precision_at_a_recall_by_hand():
     random = np.random.default_rng(0)
     labels = random.random(300) < 0.2
     probabilities = np.round(0.3 * labels + random.random(300), 2)  # with ties
     np.testing.assert_allclose(precisions(probabilities, labels), precisions_by_hand(probabilities, labels))
 
 
-def test_precision_and_reliability_are_those_of_the_predictions(
-    made: dict[str, Figure], reproduced: pathlib.Path
-) -> None:
+def test_precision_and_reliability_are_those_of_the_predictions(made, reproduced):
     evaluations = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111" / "evaluations"
     hours = pd.read_parquet(evaluations / "sepsis-mlp-val.parquet").dropna()
     risk, label = hours["probability_1"].to_numpy(), hours["label"].to_numpy()
@@ -220,21 +203,20 @@ def test_precision_and_reliability_are_those_of_the_predictions(
             assert (predicted, observed, share) == pytest.approx(expected, rel=1e-5)
 
 
-def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced, tmp_path):
     made = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     places = ["laptop/runs/ncl_w-seed1111", "laptop/runs/ncl_w-seed2222", "paper/runs/ncl_w-seed3333", "paper/runs/cl"]
     folders = [shutil.copytree(made, tmp_path / place) for place in places]
     labels = [run.label for run in figures.Sources(folders).runs]
     assert labels == ["laptop/runs/ncl_w", "laptop/runs/ncl_w", "paper/runs/ncl_w", "cl"]
     (folders[1] / "run.json").write_text("{")
-    with pytest.raises(InputError, match="ncl_w-seed2222/run.json: "):
+    with refused("ncl_w-seed2222/run.json: "):
         figures.Sources(folders)
 
 
-def test_bins_are_counted_by_hand(made: dict[str, Figure], mimic_ward_cohort: pathlib.Path) -> None:
+def test_bins_are_counted_by_hand(made, mimic_ward_cohort):
     data = made["length_of_stay_bins"].data
-    with h5py.File(mimic_ward_cohort) as file:
-        days = file["labels/train"][:, 1] / 24
+    days = Cohort(mimic_ward_cohort)["train"].labels[:, 1] / 24
     days = days[~np.isnan(days)]
     found = data[data["split"] == "train"].set_index("bin")["share"]
     assert list(found.index) == ["< 1", "1–2", "2–3", "3–4", "4–5", "5–6", "6–7", "7–8", "8–14", "≥ 14"]
@@ -243,7 +225,7 @@ def test_bins_are_counted_by_hand(made: dict[str, Figure], mimic_ward_cohort: pa
     assert found.sum() == pytest.approx(1)
 
 
-def test_distances_by_hand() -> None:
+def test_distances_by_hand():
     random = np.random.default_rng(1)
     stays = np.repeat([1, 2, 3], [4, 1, 6])
     vectors = random.normal(size=(11, 5)).astype(np.float32)
@@ -254,33 +236,28 @@ def test_distances_by_hand() -> None:
             pairs["within a stay" if stays[i] == stays[j] else "between stays"].append(1 - unit[i] @ unit[j])
             if stays[i] == stays[j] and i - j == 2:
                 pairs[2].append(1 - unit[i] @ unit[j])
-    found = {
-        row["hours_apart"] if row["hours_apart"] > 0 else row["pairs"]: row["value"]
-        for row in stay_distances(vectors, stays)
-    }
+    rows = stay_distances(vectors, stays)
+    found = {row["hours_apart"] if row["hours_apart"] > 0 else row["pairs"]: row["value"] for row in rows}
     for key, values in pairs.items():
         assert found[key] == pytest.approx(np.mean(values), rel=1e-5)
 
 
-def test_tsne_compares_the_alphas_and_keeps_stays_anonymous(made: dict[str, Figure], ward_cohort: pathlib.Path) -> None:
+def test_tsne_compares_the_alphas_and_keeps_stays_anonymous(made, ward_cohort):
     data = made["tsne"].data
     assert list(data.columns) == ["run", "seed", "stay", "class", "x", "y"]
     assert list(dict.fromkeys(data["run"])) == ["α = 0", "α = 1"]
     numbers = sorted(set(data["stay"]))
     assert numbers == list(range(1, len(numbers) + 1))
     assert [ax.get_title() for ax in made["tsne"].canvas.axes[:2]] == ["α = 0", "α = 1"]
-    with h5py.File(ward_cohort) as file:
-        labels, windows = file["labels/val"][:, 0], file["patient_windows/val"][:]
-    last_hours = [labels[max(first, last - 71) : last + 1] for first, last, _ in windows]
+    split = Cohort(ward_cohort)["val"]
+    last_hours = [split.labels[max(first, last - 71) : last + 1, 0] for first, last, _ in split.patient_windows]
     known = {(len(hours), np.nansum(hours)) for hours in last_hours}
     shown = data[data["run"] == "α = 0"].groupby("stay")["class"].agg(lambda one: (len(one), sum(one == 1)))
     assert set(shown) <= known
     assert data["class"].max() == 1
 
 
-def test_all_leaves_out_what_cannot_be_drawn(
-    reproduced: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path, run: Callable
-) -> None:
+def test_all_leaves_out_what_cannot_be_drawn(reproduced, mimic_ward_cohort, tmp_path, run):
     lacking: dict[str, str] = {}
     drawn = make([next((reproduced / "runs").iterdir())], left_out=lacking.__setitem__)
     expected = ["tsne", "distances", "training_curves", "precision_recall", "reliability"]
@@ -294,39 +271,31 @@ def test_all_leaves_out_what_cannot_be_drawn(
     assert names == {f"length_of_stay_bins.{form}" for form in ("png", "svg", "csv", "json")}
 
 
-def test_bad_requests(
-    reproduced: pathlib.Path, ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_bad_requests(reproduced, ward_cohort, mimic_ward_cohort, tmp_path):
     run_dir = next((reproduced / "runs").iterdir())
     (tmp_path / "letters").mkdir()
-    for folders, names, cohort, message in [
-        ([run_dir], ["alpha"], None, "figure must be one of alpha_n_w, "),
-        ([tmp_path / "gone"], None, None, "gone: no such folder"),
-        ([tmp_path / "letters"], None, None, "letters: must be a run directory"),
-        (
-            [run_dir],
-            ["alpha_n_w"],
-            None,
-            "figure 'alpha_n_w' needs results of bin/reproduce --table=alpha_n_w_mimic3 or ",
-        ),
-        ([run_dir], ["length_of_stay_bins"], None, "figure 'length_of_stay_bins' needs a cohort with a task in bins"),
+    for folders, names, cohort, named in [
+        ([run_dir], ["alpha"], None, "one of alpha_n_w,  & 'alpha'"),
+        ([tmp_path / "gone"], None, None, tmp_path / "gone"),
+        ([tmp_path / "letters"], None, None, "letters & a run directory"),
+        ([run_dir], ["alpha_n_w"], None, "'alpha_n_w' & results of bin/reproduce --table=alpha_n_w_mimic3 or "),
+        ([run_dir], ["length_of_stay_bins"], None, "'length_of_stay_bins' & a task in bins"),
         ([], ["length_of_stay_bins"], ward_cohort, f"given: {ward_cohort}"),
-        ([run_dir], None, mimic_ward_cohort, "must be the cohort of a run"),
+        ([run_dir], None, mimic_ward_cohort, "the cohort of a run"),
     ]:
-        with pytest.raises(InputError, match=re.escape(message)):
+        with refused(named):
             make(folders, names, cohort)
     assert make([], None) == []
 
 
-def test_the_program_tells_what_is_wrong(tmp_path: pathlib.Path, run: Callable) -> None:
-    refused = run("bin/figures", "--figure=alpha", f"--runs={tmp_path}", f"--output={tmp_path}")
-    assert refused.returncode == 1
-    assert re.search("--figure .*tsne.* 'alpha'", refused.stderr)
-    helped = run("bin/figures", "--help")
-    assert all(name in helped.stdout for name in NAMES)
+def test_the_program_tells_what_is_wrong(tmp_path, run):
+    ended = run("bin/figures", "--figure=alpha", f"--runs={tmp_path}", f"--output={tmp_path}")
+    assert ended.returncode == 1
+    assert re.search("--figure .*tsne.* 'alpha'", ended.stderr)
+    assert all(name in run("bin/figures", "--help").stdout for name in NAMES)
 
 
-def test_evenly_spread() -> None:
+def test_evenly_spread():
     groups = dict.fromkeys("abcdefghijk", 0)
     assert list(evenly(groups, 5)) == ["a", "c", "f", "i", "k"]
     assert list(evenly(groups, 11)) == list(groups)

@@ -3,10 +3,8 @@
 The browser is a headless Chromium, driven through its DevTools protocol: JSON messages that end with NUL, over two pipes.
 """
 
-import base64
-import fcntl
+import contextlib
 import json
-import os
 import pathlib
 import select
 import shutil
@@ -32,33 +30,18 @@ def program() -> str | None:
 
 
 class Browser:
-    """One window with one page.
-
-    Attributes:
-        problems: what the console, the page or its policy complained about.
-        requests: the address of everything that was asked for.
-    """
+    """One window with one page."""
 
     def __init__(self) -> None:
         self.profile = tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True)
-        (their_in, self._out), (self._in, their_out) = os.pipe(), os.pipe()
-        # Away from 3 and 4, the numbers that the browser wants them to have.
-        their_in, their_out = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (their_in, their_out))
-
-        def place() -> None:
-            os.dup2(their_in, 3)
-            os.dup2(their_out, 4)
-
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
         flags += ["--remote-debugging-pipe", f"--user-data-dir={self.profile.name}", "--hide-scrollbars", "about:blank"]
-        self.process = subprocess.Popen(
-            [program(), *flags], preexec_fn=place, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        os.close(their_in), os.close(their_out)
-        self._buffer, self._number, self._session = b"", 0, None
-        self.problems: list[str] = []
-        self.requests: list[str] = []
-        self._loaded = False
+        command = ["sh", "-c", 'exec "$@" 3<&0 4>&1 0</dev/null 1>&2', "sh", program(), *flags]  # it talks by 3 and 4
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "bufsize": 0}
+        self.process = subprocess.Popen(command, **pipes)
+        self._buffer, self._number, self._session, self._loaded = b"", 0, None, False
+        self.problems: list[str] = []  # what the console, the page or its policy complained about
+        self.requests: list[str] = []  # the address of everything that was asked for
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -68,12 +51,10 @@ class Browser:
         """Ends the browser."""
         self._session = None
         self._send("Browser.close", {})
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._in), os.close(self._out)
+        self.process.kill()
+        self.process.communicate()
         self.profile.cleanup()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -85,10 +66,10 @@ class Browser:
             raise RuntimeError(f"{method}: {message['error']['message']}")
         return message["result"]
 
-    def open(self, page: pathlib.Path, fragment: str = "") -> None:
+    def open(self, page: pathlib.Path) -> None:
         """Loads a file and waits until it is there."""
         self._loaded = False
-        self.call("Page.navigate", url=page.as_uri() + fragment)
+        self.call("Page.navigate", url=page.as_uri())
         while not self._loaded:
             self._receive()
 
@@ -107,36 +88,28 @@ class Browser:
             raise RuntimeError(answer["exceptionDetails"]["exception"]["description"])
         return answer["result"].get("value")
 
-    def press(self, key: str, code: int = 0, text: str = "") -> None:
-        """Presses and releases a key, by its DOM name."""
+    def press(self, key: str, code: int) -> None:
+        """Presses and releases a key, by its DOM name and number."""
         for kind in ("keyDown", "keyUp"):
-            typed = {"text": text} if text and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
     def point(self, x: float, y: float) -> None:
         """Moves the mouse there."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def screenshot(self, top: float, width: float, height: float) -> bytes:
-        """PNG of a part of the page."""
-        clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
-        return base64.b64decode(self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"])
-
     def _send(self, method: str, parameters: dict[str, Any]) -> int:
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
+        session = {"sessionId": self._session} if self._session else {}
+        message = {"id": self._number, "method": method, "params": parameters, **session}
+        self.process.stdin.write(json.dumps(message).encode() + b"\0")
         return self._number
 
     def _receive(self) -> dict[str, Any]:
         """The next message; events are noted."""
         until = time.monotonic() + SECONDS
         while b"\0" not in self._buffer:
-            ready, *_ = select.select([self._in], [], [], max(0, until - time.monotonic()))
-            data = os.read(self._in, 1 << 20) if ready else b""
-            if not data:
+            ready, *_ = select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))
+            if not (data := self.process.stdout.read(1 << 20) if ready else b""):
                 raise RuntimeError(f"the browser is silent (exit code {self.process.poll()})")
             self._buffer += data
         text, _, self._buffer = self._buffer.partition(b"\0")
@@ -146,12 +119,8 @@ class Browser:
         return message
 
 
-def _load(browser: Browser, _: dict[str, Any]) -> None:
-    browser._loaded = True
-
-
 EVENTS: dict[str, Callable[[Browser, dict[str, Any]], None]] = {
-    "Page.loadEventFired": _load,
+    "Page.loadEventFired": lambda browser, event: setattr(browser, "_loaded", True),
     "Network.requestWillBeSent": lambda browser, event: browser.requests.append(event["request"]["url"]),
     "Runtime.exceptionThrown": lambda browser, event: browser.problems.append(str(event["exceptionDetails"])),
     "Runtime.consoleAPICalled": lambda browser, event: browser.problems.append(str(event["args"])),
@@ -160,25 +129,16 @@ EVENTS: dict[str, Callable[[Browser, dict[str, Any]], None]] = {
 
 
 class Reported(NamedTuple):
-    """A page and what it was made from.
+    """A page and what it was made from."""
 
-    Attributes:
-        folder: of bin/reproduce.
-        single: one of its run directories, given as such, too.
-        page: the file.
-        printed: by the program.
-    """
-
-    folder: pathlib.Path
-    single: pathlib.Path
+    folder: pathlib.Path  # of bin/reproduce
+    single: pathlib.Path  # one of its run directories, given as such, too
     page: pathlib.Path
-    printed: str
+    printed: str  # by the program
 
 
 @pytest.fixture(scope="session")
-def reproduced(
-    trained_run: pathlib.Path, ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
-) -> pathlib.Path:
+def reproduced(trained_run: pathlib.Path, ward_cohort: pathlib.Path, tmp_path_factory) -> pathlib.Path:
     """What bin/reproduce leaves: NCL(n_w) with two seeds and CL with one, by an MLP head.
 
     To save time, all three are copies of one run, with other metrics.

@@ -1,7 +1,7 @@
 """The page that bin/report makes: its numbers are those of results/, its patients are simulated, and a real browser shows it:
 quiet, alone, usable by pointer and keyboard, on a phone and in both themes."""
 
-import html.parser
+import html
 import json
 import pathlib
 import re
@@ -24,43 +24,16 @@ READOUT = "document.getElementById('readout').textContent"
 HOUR = "Number(document.getElementById('monitor').getAttribute('aria-valuenow'))"
 
 
-class Tables(html.parser.HTMLParser):
-    """Every table of a page: rows of cells' texts, by the beginning of its caption."""
+def plain(text: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", text.replace('<span class="below">', " | ")))
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: dict[str, list[list[str]]] = {}
-        self._caption, self._rows, self._into = "", [], None
-        self.feed(text)
 
-    def handle_starttag(self, tag, attributes):
-        if tag == "table":
-            self._caption, self._rows = "", []
-        elif tag == "tr":
-            self._rows.append([])
-        elif tag in ("td", "th"):
-            self._rows[-1].append("")
-            self._into = "cell"
-        elif tag == "caption":
-            self._into = "caption"
-        elif tag == "span" and self._into == "cell":
-            self._rows[-1][-1] += " | "
-
-    def handle_endtag(self, tag):
-        if tag in ("td", "th", "caption"):
-            self._into = None
-        elif tag == "table":
-            self.found.setdefault(self._caption, self._rows)
-
-    def handle_data(self, data):
-        if self._into == "caption":
-            self._caption += data
-        elif self._into == "cell":
-            self._rows[-1][-1] += data
-
-    def __getitem__(self, beginning: str) -> list[list[str]]:
-        (rows,) = [rows for caption, rows in self.found.items() if caption.startswith(beginning)]
-        return rows
+def table(text: str, beginning: str) -> list[list[str]]:
+    """The texts of the cells, row by row, of the table whose caption begins so; " | " is between a cell's two lines."""
+    tables = re.findall(r"<table>.*?<caption>(.*?)</caption>(.*?)</table>", text, re.DOTALL)
+    (rows, *_) = [rows for caption, rows in tables if plain(caption).startswith(beginning)]
+    cells = (re.findall(r"<t[dh]\b[^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in re.findall(r"<tr>(.*?)</tr>", rows))
+    return [list(map(plain, row)) for row in cells]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +51,7 @@ def x100(value: float) -> str:
 
 
 def test_result_tables_are_results(reported, text):
-    header, *rows = Tables(text)["Results on PhysioNet 2019"]
+    header, *rows = table(text, "Results on PhysioNet 2019")
     assert header == ["", "seeds", "AUPRC MLP", "AUROC MLP", "Utility MLP"]
     assert [row[:2] for row in rows] == [["CL", "1"], ["NCL(n_w)", "2"]]
     found = {}
@@ -97,7 +70,7 @@ def test_result_tables_are_results(reported, text):
 
 
 def test_single_runs_have_intervals(reported, text):
-    header, row = Tables(text)["Single runs"]
+    header, row = table(text, "Single runs")
     evaluation = json.loads((reported.single / "evaluations" / "sepsis-mlp.json").read_text(encoding="utf-8"))
     assert row[:4] == ["ncl_w-seed1111", "sepsis, MLP head, test split", "smoke", "1111"]
     for name, cell in zip(header[4:], row[4:], strict=True):
@@ -107,26 +80,19 @@ def test_single_runs_have_intervals(reported, text):
 
 def test_data_are_counted_and_provenance_shown(reported, text, ward_cohort):
     cohort = Cohort(ward_cohort)
-    (stays,) = [row for row in Tables(text)["physionet2019"] if row[0] == "stays"]
+    (stays,) = [row for row in table(text, "physionet2019") if row[0] == "stays"]
     assert stays == ["stays", *(str(len(cohort[split].patient_windows)) for split in ("train", "val", "test"))]
     record = json.loads((reported.single / "run.json").read_text(encoding="utf-8"))
-    for fact in (
-        record["cohort_checksum"],
-        record["code_version"],
-        record["started"],
-        record["versions"]["tensorflow"],
-    ):
-        assert fact in text
-    assert "bin/evaluate --run_dir=AGAIN --task=sepsis --head=mlp" in text
-    assert "mlp_rate 0.01; " in text  # of the protocol
+    parts = [record["cohort_checksum"], record["code_version"], record["started"], record["versions"]["tensorflow"]]
+    parts += ["bin/evaluate --run_dir=AGAIN --task=sepsis --head=mlp", "mlp_rate 0.01; "]  # of the protocol
+    assert [part for part in parts if part not in text] == []
     assert str(reported.folder.parent) not in text  # no path of this machine
     assert "written: " in reported.printed
 
 
 def test_the_command_that_is_shown_makes_the_same_training(reported, text, ward_cohort):
-    assert (
-        "bin/train --gin_file=ncl_w-seed1111/config.gin --gin_param=&quot;cohort = &#x27;COHORT.h5&#x27;&quot;" in text
-    )
+    shown = "bin/train --gin_file=ncl_w-seed1111/config.gin --gin_param=&quot;cohort = &#x27;COHORT.h5&#x27;&quot;"
+    assert shown in text
     config.configure([str(reported.single / "config.gin")], [f"cohort = '{ward_cohort}'"])
     assert bindings(gin.config_str()) == bindings((reported.single / "config.gin").read_text())
     gin.clear_config()
@@ -147,8 +113,7 @@ def test_points_of_patients_are_drawn_only_if_simulated(reported, text, tmp_path
     other = (tmp_path / "p.html").read_text(encoding="utf-8")
     assert "<h3>t-SNE" in text
     assert "<h3>t-SNE" not in other
-    assert "<h3>Training curves" in other
-    assert "<h3>Distances" in other
+    assert "<h3>Training curves" in other and "<h3>Distances" in other
 
 
 def test_patients_are_simulated_and_no_row_of_the_cohort_is_shown(text, ward, tmp_path):
@@ -217,13 +182,12 @@ def test_policy_stops_what_is_not_the_pages_own(opened):
 
 
 def test_the_picker_changes_the_chart(opened):
-    traces = "[...document.querySelectorAll('.trace')].map((path) => path.getAttribute('d')).join()"
-    first = opened.run(traces), opened.run(READOUT)
+    expressions = "[...document.querySelectorAll('.trace')].map((path) => path.getAttribute('d')).join()", READOUT
+    before = list(map(opened.run, expressions))
     opened.run("document.getElementById('stay').focus()")
     opened.press("ArrowDown", 40)
     assert opened.run("document.getElementById('stay').selectedIndex") == 1
-    assert opened.run(traces) != first[0]
-    assert opened.run(READOUT) != first[1]
+    assert all(opened.run(expression) != value for expression, value in zip(expressions, before, strict=True))
 
 
 def test_arrow_keys_move_the_hour(opened):
@@ -247,9 +211,8 @@ def test_arrow_keys_move_the_hour(opened):
 
 def test_the_pointer_reads_the_hour_out(opened):
     opened.run("document.getElementById('monitor').scrollIntoView()")
-    left, top, width = opened.run(
-        "(({left, top, width}) => [left, top, width])(document.getElementById('monitor').getBoundingClientRect())"
-    )
+    place = "document.getElementById('monitor').getBoundingClientRect()"
+    left, top, width = opened.run(f"(({{left, top, width}}) => [left, top, width])({place})")
     hours = []
     for part in (0.1, 0.4, 0.8):
         opened.point(left + part * width, top + 120)
@@ -267,9 +230,8 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
     seen = []
     for _ in range(60):
         opened.press("Tab", 9)
-        name, outline = opened.run(
-            "(({activeElement: node}) => [node.id || node.tagName, getComputedStyle(node).outlineStyle])(document)"
-        )
+        name = opened.run("document.activeElement.id || document.activeElement.tagName")
+        outline = opened.run("getComputedStyle(document.activeElement).outlineStyle")
         if name == "BODY":
             break
         assert outline != "none", name
@@ -295,8 +257,7 @@ def test_the_button_changes_the_theme(opened):
     background = "getComputedStyle(document.body).backgroundColor"
     light = opened.run(background)
     opened.run("document.getElementById('theme').click()")
-    dark = opened.run(background)
-    assert dark != light
+    assert opened.run(background) != light
     assert opened.run("document.getElementById('theme').textContent") == "Light theme"
     opened.call("Emulation.setEmulatedMedia", media="print", features=[])
     assert opened.run(background) == "rgb(255, 255, 255)"  # on paper, always
@@ -304,19 +265,21 @@ def test_the_button_changes_the_theme(opened):
     opened.call("Emulation.setEmulatedMedia", media="")
 
 
+def every(selector: str, condition: str) -> str:
+    return f"[...document.querySelectorAll('{selector}')].every((node) => {condition})"
+
+
 def test_names_for_those_who_do_not_see(opened):
-    assert opened.run("[...document.images].every((image) => image.alt.length > 20)")
-    assert opened.run("[...document.querySelectorAll('table')].every((table) => table.caption.textContent.trim())")
-    assert opened.run("[...document.querySelectorAll('th')].every((head) => head.scope && head.textContent.trim())")
+    assert opened.run(every("img", "node.alt.length > 20"))
+    assert opened.run(every("table", "node.caption.textContent.trim()"))
+    assert opened.run(every("th", "node.scope && node.textContent.trim()"))
+    assert opened.run(every("a", "document.getElementById(decodeURIComponent(node.hash.slice(1)))"))
     levels = opened.run("[...document.querySelectorAll('h1, h2, h3, h4')].map((heading) => Number(heading.tagName[1]))")
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
     assert opened.run("document.querySelector('label[for=stay]').textContent") == "Simulated stay"
     ids = opened.run("[...document.querySelectorAll('[id]')].map((node) => node.id)")
     assert len(ids) == len(set(ids))
-    assert opened.run(
-        "[...document.querySelectorAll('a')].every((a) => document.getElementById(decodeURIComponent(a.hash.slice(1))))"
-    )
 
 
 def test_a_link_opens_its_folded_block(opened):

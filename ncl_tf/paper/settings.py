@@ -18,7 +18,8 @@ def configured(gin_files: tuple[str, ...], gin_params: tuple[str, ...]) -> dict[
     """Compute the configuration of a training, name -> value as gin prints it; refuse what bin/train would refuse."""
     import gin
 
-    from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training; both import TensorFlow
+    from ncl_tf import quiet  # noqa: F401 - TensorFlow, only for those who need it
+    from ncl_tf.training import config, trainer  # noqa: F401 - configurations bind training
 
     config.configure(gin_files, ("cohort = ''", *gin_params))
     return bindings(gin.config_str())

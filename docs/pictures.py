@@ -1,7 +1,5 @@
 """Draw the documentation's pictures into docs/images/, from results/ and ncl_tf/paper/tables/: `make docs`."""
 
-import ncl_tf.quiet  # noqa: F401, I001 - before TensorFlow
-
 import math
 import pathlib
 import re

@@ -45,7 +45,7 @@ tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from re
 docs: $(VENV)/.installed  ## draw the pictures and build the documentation into site/; after `make quickstart`, with new screenshots
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.screenshots
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "done: $(BIN)/python -m http.server --directory site shows it at http://localhost:8000"
 
 clean:  ## remove the environment, the quickstart's files and the built documentation

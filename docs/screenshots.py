@@ -12,7 +12,7 @@ from PIL import Image
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 REPORT = ROOT / "runs" / "quickstart" / "report.html"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-SHOTS = {"report.png": (r"\w+", 900), "patient.png": ("patient", 1270)}  # the sections that are kept, and the height
+SHOTS = {"report.png": (r"\w+", 900), "patient.png": ("patient", 1230)}  # the sections that are kept, and the height
 WIDTH = 900
 
 
@@ -30,7 +30,7 @@ def shoot(program: str, page: str, height: int) -> bytes:
         ]
         flags += [f"--window-size={WIDTH},{height}", f"--screenshot={folder}/shot.png", f"{folder}/page.html"]
         subprocess.run([program, *flags], check=True, capture_output=True, timeout=120)
-        Image.open(folder / "shot.png").convert("RGB").quantize(64).save(small, "PNG", optimize=True)
+        Image.open(folder / "shot.png").convert("RGB").quantize(160).save(small, "PNG", optimize=True)
         return small.getvalue()
 
 

@@ -27,14 +27,37 @@ class Loaded(html.parser.HTMLParser):
         self.addresses += [value for name, value in attributes if name in LOADS or (tag, name) == ("link", "href")]
 
 
+def build(output: pathlib.Path, config: pathlib.Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "mkdocs", "build", f"--config-file={config}", f"--site-dir={output}"]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.mark.parametrize(
+    ("pages", "problem"),
+    [
+        ({"index.md": "[x](nothing.md)"}, "'nothing.md'"),
+        ({"index.md": "[x](#nowhere)"}, "'#nowhere'"),
+        ({"index.md": "", "orphan.md": ""}, "orphan.md"),
+    ],
+)
+def test_broken_links_and_orphans_fail_the_build(pages: dict[str, str], problem: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for name, text in pages.items():
+        (tmp_path / "docs" / name).write_text(f"# Page\n{text}\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(f"INHERIT: {ROOT / 'mkdocs.yml'}\nnav: [index.md]\n")
+    done = build(tmp_path / "site", config)
+    assert done.returncode == 1
+    assert problem in done.stderr
 
 
 def test_every_page_is_built(site: pathlib.Path) -> None:

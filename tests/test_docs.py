@@ -110,8 +110,8 @@ def test_python_blocks_run_and_print_nothing_else(page, folder):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_raw_stay_block_needs_nothing_of_this_project(folder):
-    (block,) = blocks("python", "saved_model")
+@pytest.mark.parametrize("block", blocks("python", "saved_model"))
+def test_raw_stay_block_needs_nothing_of_this_project(block, folder):
     done = run_python(
         [block, "import sys\nassert not {'ncl_tf', 'tcn', 'gin', 'keras_tcn'} & set(sys.modules)"], folder
     )

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
+import gin
 import pytest
 
 from ncl_tf.data.cohort import write_cohort
@@ -101,6 +102,22 @@ def mimic_ward_cohort(mimic_ward: pathlib.Path, made_once: Callable[..., pathlib
         write_cohort(path, MIMIC3_BENCHMARK, stays, split, checksum)
 
     return made_once("mimic_ward.h5", make)
+
+
+@pytest.fixture(autouse=True)
+def no_configuration_stays():
+    """Let no test see the configuration of another."""
+    yield
+    gin.clear_config()
+
+
+@pytest.fixture(scope="module")
+def eager():
+    """Run without graphs: tracing one costs more than a few steps."""
+    from tiny import eagerly
+
+    with eagerly():
+        yield
 
 
 def _real_data(variable: str, content: str) -> pathlib.Path:

@@ -12,7 +12,7 @@ from processes import ROOT
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def bare(tmp_path_factory):
     """The Python of an environment in which nothing is installed."""
     folder = tmp_path_factory.mktemp("environments") / "bare"
     venv.create(folder, symlinks=True)
@@ -24,15 +24,13 @@ def answer(python: pathlib.Path, program: pathlib.Path) -> subprocess.CompletedP
 
 
 @pytest.mark.skipif(pathlib.Path(sys.prefix) != ROOT / ".venv", reason="the tests are not run in .venv")
-def test_an_environment_without_the_requirements_is_passed_over(bare: pathlib.Path) -> None:
+def test_an_environment_without_the_requirements_is_passed_over(bare):
     done = answer(bare, ROOT / "bin" / "cohort")
     assert done.returncode == 0, done.stderr
     assert "bin/cohort describe" in done.stdout
 
 
-def test_without_any_requirements_a_program_shows_how_to_install_them(
-    bare: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_without_any_requirements_a_program_shows_how_to_install_them(bare, tmp_path):
     shutil.copytree(ROOT / "bin", tmp_path / "bin")
     done = answer(bare, tmp_path / "bin" / "cohort")
     assert done.returncode == 1

@@ -41,7 +41,7 @@ def texts() -> list[pathlib.Path]:
     return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
 
 
-def test_modules_and_functions_are_short() -> None:
+def test_modules_and_functions_are_short():
     long = {path for path in modules() if len((ROOT / path).read_text().splitlines()) > MOST_LINES_OF_A_MODULE}
     long |= {
         f"{path}: {node.name}"
@@ -51,7 +51,7 @@ def test_modules_and_functions_are_short() -> None:
     assert long == set()
 
 
-def test_a_public_name_exists_once() -> None:
+def test_a_public_name_exists_once():
     places = collections.defaultdict(list)
     for path, tree in modules().items():
         for node in tree.body:
@@ -60,7 +60,7 @@ def test_a_public_name_exists_once() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1 and name not in INTERFACES} == {}
 
 
-def test_only_the_run_store_names_its_files() -> None:
+def test_only_the_run_store_names_its_files():
     named = {
         f"{path}: {node.value}"
         for path, node in nodes(ast.Constant)
@@ -86,7 +86,7 @@ def private_names(tree: ast.Module) -> Iterator[str]:
             )
 
 
-def test_private_names_of_other_packages_are_used_in_one_file() -> None:
+def test_private_names_of_other_packages_are_used_in_one_file():
     used = {
         f"{path}: {name}"
         for path, tree in modules().items()
@@ -106,18 +106,18 @@ def test_private_names_of_other_packages_are_used_in_one_file() -> None:
         ("class A:\n    def f(self, other):\n        self._x = 1\n        return other._x", []),
     ],
 )
-def test_private_names_are_seen(code: str, expected: list[str]) -> None:
+def test_private_names_are_seen(code, expected):
     assert sorted(private_names(ast.parse(code))) == expected
 
 
 @pytest.mark.parametrize("path", texts(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_relative_links_exist(path: pathlib.Path) -> None:
+def test_relative_links_exist(path):
     links = re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8"))
     places = [link.split("#")[0] for link in links if not link.startswith(("http://", "https://", "#", "mailto:"))]
     assert [place for place in places if not (path.parent / place).exists()] == []
 
 
-def test_the_run_store_needs_no_tensorflow() -> None:
+def test_the_run_store_needs_no_tensorflow():
     code = (
         "import importlib, pkgutil, sys, ncl_tf.runs\n"
         "for module in pkgutil.walk_packages(ncl_tf.runs.__path__, 'ncl_tf.runs.'): importlib.import_module(module.name)\n"
@@ -127,7 +127,7 @@ def test_the_run_store_needs_no_tensorflow() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_paths_in_the_architecture_exist() -> None:
+def test_paths_in_the_architecture_exist():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     paths = re.findall(r"`((?:ncl_tf|gin|bin|data_prep|benchmarks|results|tests|docs)/[\w./]*)[^`]*`", text)
     assert len(paths) > 40

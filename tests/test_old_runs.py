@@ -7,7 +7,6 @@ import gzip
 import json
 import pathlib
 import shutil
-from collections.abc import Callable
 
 import pytest
 
@@ -24,7 +23,7 @@ COMMAND = (
 )
 
 
-def test_a_killed_run_of_the_first_version_resumes_and_is_evaluated(tmp_path: pathlib.Path, run: Callable) -> None:
+def test_a_killed_run_of_the_first_version_resumes_and_is_evaluated(tmp_path, run):
     folder, cohort = tmp_path / "run", tmp_path / "ward.h5"
     shutil.copytree(OLD / "run", folder)
     cohort.write_bytes(gzip.decompress((OLD / "ward.h5.gz").read_bytes()))

@@ -1,7 +1,8 @@
-"""What trainings leave in their run directories, read without the code under test."""
+"""What trainings leave in their run directories, read and damaged without the code under test."""
 
 import json
 import pathlib
+import shutil
 
 import numpy as np
 
@@ -30,6 +31,15 @@ def state(run_dir: pathlib.Path) -> dict[str, np.ndarray]:
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
     """Read all files of a folder, by their paths within it."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def interrupted(finished: pathlib.Path, run_dir: pathlib.Path, **facts) -> pathlib.Path:
+    """Copy a run as if it had been killed after its last checkpoint, before it exported the encoder."""
+    shutil.copytree(finished, run_dir, ignore=shutil.ignore_patterns("encoder", "operative_config.gin"))
+    ends = ("result", "best_epoch", "stopped_by_budget")
+    kept = {name: value for name, value in record(finished).items() if name not in ends}
+    (run_dir / "run.json").write_text(json.dumps(kept | {"status": "started"} | facts))
+    return run_dir
 
 
 def assert_same_bits(one: pathlib.Path, other: pathlib.Path) -> None:

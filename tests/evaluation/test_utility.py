@@ -48,15 +48,8 @@ def random_stays(seed: int, stays: int) -> list[list[int]]:
     labels = []
     for number in range(stays):
         length = 1 if number % 7 == 0 else int(random.integers(1, 60))
-        kind = number % 5
-        if kind == 0:
-            first = length
-        elif kind == 1:
-            first = 0
-        elif kind == 2:
-            first = max(length - int(random.integers(1, 7)), 0)
-        else:
-            first = int(random.integers(0, length + 1))
+        late, anywhere = max(length - int(random.integers(1, 7)), 0), int(random.integers(0, length + 1))
+        first = (length, 0, late, anywhere, anywhere)[number % 5]
         labels.append([int(hour >= first) for hour in range(length)])
     return labels
 
@@ -146,11 +139,8 @@ def test_labels_of_any_type():
     ],
 )
 def test_bad_input(change, message):
-    good = {
-        "alarms": np.array([False, True, True, True]),
-        "labels": np.array([0, 0, 1, 1]),
-        "lengths": np.array([1, 3]),
-    }
+    alarms, labels, lengths = np.array([False, True, True, True]), np.array([0, 0, 1, 1]), np.array([1, 3])
+    good = {"alarms": alarms, "labels": labels, "lengths": lengths}
     utility(**good)
     with pytest.raises(InputError, match=message):
         utility(**good | change)

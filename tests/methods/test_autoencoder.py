@@ -51,9 +51,6 @@ def make_split(lengths: list[int], columns: int = COLUMNS) -> SplitData:
     return SplitData(data, labels, labels.astype(np.int32), windows, np.arange(len(lengths)).astype(str))
 
 
-# The objective
-
-
 @FORECAST
 @pytest.mark.parametrize("static", [0, STATIC])
 def test_terms_equal_those_by_hand(forecast, static):
@@ -131,9 +128,6 @@ def test_every_weight_has_a_gradient(forecast):
         assert np.abs(gradient).max() > 0, weight.path
 
 
-# Samples
-
-
 @pytest.mark.parametrize("lengths", [[10, 12, 13, 30, 1], [13], [5, 12]])
 def test_forecasts_are_learned_where_the_first_half_has_an_observed_hour(lengths):
     model, split = make_model(forecast=True), make_split(lengths)
@@ -145,15 +139,6 @@ def test_forecasts_are_learned_where_the_first_half_has_an_observed_hour(lengths
 def test_other_methods_are_trained_on_all_rows():
     assert make_model(forecast=False).sample_rows(make_split([10, 30])) is None
     assert make_model(forecast=True, kind=AllSamplesAutoencoder).sample_rows(make_split([10, 30])) is None
-
-
-@FORECAST
-def test_forecasts_need_windows_of_double_length(forecast):
-    model = make_model(forecast)
-    assert model.window_hours == (2 * HOURS if forecast else HOURS)
-
-
-# Training
 
 
 def fit(model: Autoencoder, windows: np.ndarray, jit_compile: bool) -> dict[str, list[float]]:
@@ -197,16 +182,8 @@ def test_first_halves_before_the_stay_do_no_harm():
     assert all(np.all(np.isfinite(weight)) for weight in model.get_weights())
 
 
-def test_paths_of_variables_are_unique():
-    model = make_model(forecast=False)
-    model.compile(keras.optimizers.Adam(name="adam"))
-    model.optimizer.build(model.trainable_variables)
-    paths = [variable.path for variable in model.variables + model.optimizer.variables]
-    assert len(set(paths)) == len(paths)
-
-
 @pytest.fixture(scope="module")
-def larger_ward(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
+def larger_ward(tmp_path_factory):
     """300 simulated stays, a third of them longer than 48 hours."""
     folder = tmp_path_factory.mktemp("autoencoder")
     write_ward(300, seed=1, output=folder / "ward")

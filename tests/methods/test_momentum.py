@@ -23,6 +23,7 @@ HOURS, COLUMNS, STATIC, SIZE = 12, 6, 2, 8
 SAMPLES, QUEUE = 4, 16  # two steps fill the queue with both views, four with one
 RHO, TAU, ALPHA, SEED = 0.8, 0.2, 0.3, 5
 TASK = 1  # of two label columns
+TERMS = ("loss", "alignment", "discrimination", "accuracy")
 
 
 def make_model(
@@ -106,9 +107,8 @@ def loss_by_hand(projection: np.ndarray, anchor: Sample, other: Sample, keys: li
     """(L_NA, L_ND, hit) of one anchor, whose keys hold its other view and not its own projection."""
     scores = [float(projection.astype(np.float64) @ key.key.astype(np.float64)) / TAU for key in keys]
     positive = next(s for s, key in zip(scores, keys, strict=True) if key is other)
-    neighbors = [
-        s for s, key in zip(scores, keys, strict=True) if key is other or (key.stay != -1 and rule(anchor, key))
-    ]
+    members = [key is other or (key.stay != -1 and rule(anchor, key)) for key in keys]
+    neighbors = [score for score, member in zip(scores, members, strict=True) if member]
     alignment = np.log(np.sum(np.exp(scores))) - np.mean(neighbors)
     discrimination = np.log(np.sum(np.exp(neighbors))) - positive
     return alignment, discrimination, float(max(scores) == positive)
@@ -152,20 +152,17 @@ def assert_queue_is(model: MomentumContrast, queue: deque) -> None:
     ("rule", "authors_keys", "steps"),
     [("n_w", False, 5), ("n_w", True, 9), ("n_y", False, 2), ("n_y", True, 2), ("everyone", False, 2)],
 )
-def test_steps_equal_a_simulation_by_hand(rule: str, authors_keys: bool, steps: int) -> None:
+def test_steps_equal_a_simulation_by_hand(rule, authors_keys, steps):
     neighborhood, by_hand = RULES[rule]
-    model = compiled(
-        make_model(neighborhood=neighborhood, authors_keys=authors_keys, task=TASK if rule == "n_y" else None)
-    )
+    task = TASK if rule == "n_y" else None
+    model = compiled(make_model(neighborhood=neighborhood, authors_keys=authors_keys, task=task))
     queue = start_of(model)
     for step, batch in enumerate(make_batches(steps)):
         before = weights_of(model)
         expected = step_by_hand(model, batch, step, queue, by_hand)
         model.reset_metrics()
-        logs = model.train_step({name: tf.constant(value) for name, value in batch.items()})
-        np.testing.assert_allclose(
-            [logs[name] for name in ("loss", "alignment", "discrimination", "accuracy")], expected, rtol=1e-5, atol=1e-5
-        )
+        logs = model.train_step(as_tensors(batch))
+        np.testing.assert_allclose([logs[name] for name in TERMS], expected, rtol=1e-5, atol=1e-5)
         assert_queue_is(model, queue)
         after = weights_of(model)
         for path, value in after.items():
@@ -176,7 +173,7 @@ def test_steps_equal_a_simulation_by_hand(rule: str, authors_keys: bool, steps: 
     assert sum(sample.stay == -1 for sample in queue) == max(QUEUE - replaced, 0)
 
 
-def test_entries_of_the_start_are_unit_vectors_that_nobody_owns() -> None:
+def test_entries_of_the_start_are_unit_vectors_that_nobody_owns():
     model = make_model()
     np.testing.assert_allclose(np.linalg.norm(model.queue_keys, axis=1), 1, atol=1e-6)
     assert len(np.unique(np.round(model.queue_keys, 3), axis=0)) == QUEUE
@@ -184,7 +181,7 @@ def test_entries_of_the_start_are_unit_vectors_that_nobody_owns() -> None:
         assert set(np.array(value)) == {-1}
 
 
-def test_momentum_networks_start_as_copies_or_on_their_own() -> None:
+def test_momentum_networks_start_as_copies_or_on_their_own():
     def pairs(model: MomentumContrast) -> list[tuple[np.ndarray, np.ndarray]]:
         values = weights_of(model)
         return [
@@ -202,13 +199,13 @@ def test_momentum_networks_start_as_copies_or_on_their_own() -> None:
 
 
 @pytest.mark.parametrize("authors_keys", [False, True], ids=["paper", "authors"])
-def test_gradient_of_the_trained_networks_is_the_objectives_and_momentum_networks_get_none(authors_keys: bool) -> None:
+def test_gradient_of_the_trained_networks_is_the_objectives_and_momentum_networks_get_none(authors_keys):
     model = make_model(authors_keys=authors_keys, neighborhood=everyone)
     model.compile(optimizer=keras.optimizers.SGD(1.0), run_eagerly=True)
     following = [v for v in model.variables if "/momentum_" in v.path]
     assert len(following) == len(model.trainable_variables) > 0
     assert not {v.path for v in following} & {v.path for v in model.trainable_variables}
-    batch = {name: tf.constant(value) for name, value in make_batches(1)[0].items()}
+    batch = as_tensors(make_batches(1)[0])
     with tf.GradientTape(persistent=True) as tape:
         for variable in following:
             tape.watch(variable.value)
@@ -242,7 +239,7 @@ def test_gradient_of_the_trained_networks_is_the_objectives_and_momentum_network
         np.testing.assert_allclose(variable, before[variable.path] - gradient, rtol=0, atol=2e-6)
 
 
-def test_frozen_projector_keeps_its_weights_while_the_encoder_learns() -> None:
+def test_frozen_projector_keeps_its_weights_while_the_encoder_learns():
     model = compiled(make_model(freeze_projector=True))
     before = weights_of(model)
     model.fit(as_dataset(make_batches(3)), verbose=0, shuffle=False)
@@ -253,23 +250,21 @@ def test_frozen_projector_keeps_its_weights_while_the_encoder_learns() -> None:
             assert not np.array_equal(value, before[path]), path
 
 
-def test_evaluation_changes_nothing_and_uses_views_without_dropout_in_the_encoder() -> None:
+def test_evaluation_changes_nothing_and_uses_views_without_dropout_in_the_encoder():
     model = compiled(make_model(static_dropout=0.5))
     model.fit(as_dataset(make_batches(2)), verbose=0, shuffle=False)
     before = weights_of(model) | {v.path: np.array(v) for v in model.optimizer.variables}
     batch = make_batches(1, seed=9)
     found = model.evaluate(as_dataset(batch), verbose=0, return_dict=True)
     expected = step_by_hand(model, batch[0], -1, start_of(model), RULES["n_w"][1])
-    np.testing.assert_allclose(
-        [found[name] for name in ("loss", "alignment", "discrimination", "accuracy")], expected, rtol=1e-5
-    )
+    np.testing.assert_allclose([found[name] for name in TERMS], expected, rtol=1e-5)
     after = weights_of(model) | {v.path: np.array(v) for v in model.optimizer.variables}
     assert before.keys() == after.keys()
     for path, value in before.items():
         np.testing.assert_array_equal(after[path], value)
 
 
-def test_dropout_inside_the_encoders_is_of_static_values_and_differs_between_the_encoders() -> None:
+def test_dropout_inside_the_encoders_is_of_static_values_and_differs_between_the_encoders():
     model, seen = compiled(make_model(static_dropout=0.5)), []
     for encoder in (model.encoder, model.momentum_encoder):
         encoder.call = lambda windows, call=encoder.call: (seen.append(windows.numpy()), call(windows))[1]
@@ -289,11 +284,8 @@ def as_tensors(batch: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(value) for name, value in batch.items()}
 
 
-# As any Keras model
-
-
 @pytest.fixture(scope="module")
-def model_under_xla() -> tuple[MomentumContrast, list[float]]:
+def model_under_xla():
     """A model that its first step builds, and its losses in twenty steps."""
     model = compiled(make_model(build=False), run_eagerly=False, jit_compile=True)
     return model, fit_by_steps(model)
@@ -306,15 +298,13 @@ def fit_by_steps(model: MomentumContrast) -> list[float]:
 
 
 @pytest.mark.slow
-def test_losses_are_the_same_with_and_without_xla(model_under_xla: tuple[MomentumContrast, list[float]]) -> None:
+def test_losses_are_the_same_with_and_without_xla(model_under_xla):
     without = fit_by_steps(compiled(make_model(), run_eagerly=False, jit_compile=False))
     np.testing.assert_allclose(model_under_xla[1], without, rtol=1e-3)
     assert np.ptp(without) > 0.1  # they do move
 
 
-def test_weights_saved_by_keras_hold_the_queue(
-    model_under_xla: tuple[MomentumContrast, list[float]], tmp_path: pathlib.Path
-) -> None:
+def test_weights_saved_by_keras_hold_the_queue(model_under_xla, tmp_path):
     model = model_under_xla[0]
     model.save_weights(tmp_path / "model.weights.h5")
     other = make_model(initial=4, seed=6)
@@ -324,7 +314,7 @@ def test_weights_saved_by_keras_hold_the_queue(
         np.testing.assert_array_equal(weights_of(other)[path], value)
 
 
-def test_predict_gives_the_encoders_representations_of_windows_and_of_batches() -> None:
+def test_predict_gives_the_encoders_representations_of_windows_and_of_batches():
     model = compiled(make_model())
     batches = make_batches(2)
     windows = np.concatenate([batch["window"] for batch in batches])
@@ -334,23 +324,16 @@ def test_predict_gives_the_encoders_representations_of_windows_and_of_batches() 
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [
-        {"momentum": 1},
-        {"momentum": -0.1},
-        {"momentum": float("nan")},
-        {"queue_size": 0},
-    ],
-    ids=str,
+    "setting", [{"momentum": 1}, {"momentum": -0.1}, {"momentum": float("nan")}, {"queue_size": 0}], ids=str
 )
-def test_bad_settings_are_refused(setting: dict[str, float]) -> None:
+def test_bad_settings_are_refused(setting):
     (name, value), *_ = setting.items()
     with pytest.raises(InputError, match=rf"{name} .*{value}"):
         make_model(build=False, **setting)
 
 
 @pytest.mark.slow
-def test_two_devices_train_as_one_with_the_joint_batch() -> None:
+def test_two_devices_train_as_one_with_the_joint_batch():
     """In a process of its own: TensorFlow takes logical devices only before it starts."""
     script = pathlib.Path(__file__).with_name("two_devices.py")
     command = [sys.executable, str(script)]

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from layers import layer_norm, outputs_and_gradients, randomize
 from ncl_tf.errors import InputError
 from ncl_tf.methods.authors import RectifiedDecoder
 from ncl_tf.networks.decoder import Decoder, TransposedConvolution, mirror
@@ -12,12 +13,6 @@ from ncl_tf.networks.encoder import Encoder
 
 STATIC, DYNAMIC, SIZE = 2, 5, 6
 SMALL = {"kernel_size": 3, "dilations": (1, 3), "filters": 4, "hours": 11}  # grows to 1 + 2 * 2 * 4 = 17 steps
-
-
-def randomize(model: keras.Model, seed: int) -> None:
-    """Random weights everywhere, so that no bias or scale is without effect."""
-    random = np.random.default_rng(seed)
-    model.set_weights([w + random.normal(0, 0.1, w.shape) for w in model.get_weights()])
 
 
 def build_decoder(seed: int = 0, kind: type[Decoder] = Decoder, **settings) -> Decoder:
@@ -29,9 +24,6 @@ def build_decoder(seed: int = 0, kind: type[Decoder] = Decoder, **settings) -> D
 
 def random_representations(seed: int, samples: int = 4) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(samples, SIZE)).astype(np.float32)
-
-
-# Transposed convolution
 
 
 def build_convolutions(kernel_size: int, dilation: int) -> tuple[TransposedConvolution, keras.layers.Conv1DTranspose]:
@@ -46,20 +38,6 @@ def build_convolutions(kernel_size: int, dilation: int) -> tuple[TransposedConvo
     return ours, theirs
 
 
-def outputs_and_gradients(layer: keras.layers.Layer, x: tf.Tensor, compiled: bool) -> list[np.ndarray]:
-    """Outputs and the gradients of a function of them by inputs, kernel and bias."""
-
-    @tf.function(jit_compile=compiled)
-    def compute() -> list[tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = layer(x)
-            total = tf.reduce_sum(tf.sin(y))
-        return [y, *tape.gradient(total, [x, *(weight.value for weight in layer.trainable_weights)])]
-
-    return [tensor.numpy() for tensor in compute()]
-
-
 @pytest.mark.parametrize("steps", [1, 20])
 @pytest.mark.parametrize(
     "kernel_size, dilation, compiled", [(2, 1, False), (2, 1, True), (2, 2, True), (2, 16, True), (3, 4, True)]
@@ -67,18 +45,13 @@ def outputs_and_gradients(layer: keras.layers.Layer, x: tf.Tensor, compiled: boo
 def test_transposed_convolution_equals_that_of_keras(kernel_size, dilation, compiled, steps):
     ours, theirs = build_convolutions(kernel_size, dilation)
     x = tf.random.stateless_normal([3, steps, 3], [steps, dilation])
-    expected = outputs_and_gradients(theirs, x, compiled)
+    found, expected = (
+        outputs_and_gradients(tf.function(layer, jit_compile=compiled), x, layer) for layer in (ours, theirs)
+    )
     assert expected[0].shape == (3, steps + (kernel_size - 1) * dilation, 4)
-    for result, reference in zip(outputs_and_gradients(ours, x, compiled), expected, strict=True):
+    for result, reference in zip(found, expected, strict=True):
         np.testing.assert_allclose(result, reference, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(ours(x), expected[0], rtol=1e-4, atol=1e-5)  # eagerly, where Keras fails if dilated
-
-
-# Decoder
-
-
-def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * gamma + beta
 
 
 def transposed_convolution(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray, dilation: int) -> np.ndarray:
@@ -128,10 +101,9 @@ def test_lengths_grow_to_63_steps():
 
 def test_xla_equals_eager():
     decoder, representations = build_decoder(2), random_representations(2)
-    for compiled, eager in zip(
-        tf.function(decoder, jit_compile=True)(representations), decoder(representations), strict=True
-    ):
-        np.testing.assert_allclose(compiled, eager, atol=1e-5)
+    compiled = tf.function(decoder, jit_compile=True)
+    for found, expected in zip(compiled(representations), decoder(representations), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_only_a_linear_output_is_signed():
@@ -155,9 +127,7 @@ def test_every_weight_has_a_gradient(kind):
 
 def test_without_static_columns():
     decoder = Decoder(0, DYNAMIC)
-    static, sequence = decoder(random_representations(5))
-    assert static.shape == (4, 0)
-    assert sequence.shape == (4, 48, DYNAMIC)
+    assert [values.shape for values in decoder(random_representations(5))] == [(4, 0), (4, 48, DYNAMIC)]
 
 
 @pytest.mark.parametrize("kind, more", [(Decoder, 0), (RectifiedDecoder, 2 * 35)])

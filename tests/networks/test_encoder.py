@@ -5,17 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from layers import layer_norm, randomize
 from ncl_tf.errors import InputError
 from ncl_tf.networks.encoder import Encoder, Projector, l2_normalize
 from ncl_tf.networks.fast.encoder import FastEncoder
 
 STATIC, COLUMNS = 2, 7
-
-
-def randomize(model: keras.Model, seed: int) -> None:
-    """Random weights everywhere, so that no bias or scale is without effect."""
-    random = np.random.default_rng(seed)
-    model.set_weights([w + random.normal(0, 0.1, w.shape) for w in model.get_weights()])
 
 
 def build_encoder(seed: int = 0, hours: int = 48, kind: type[Encoder] = Encoder, **kwargs) -> Encoder:
@@ -27,13 +22,6 @@ def build_encoder(seed: int = 0, hours: int = 48, kind: type[Encoder] = Encoder,
 
 def random_windows(seed: int, samples: int = 4, hours: int = 48) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(samples, hours, COLUMNS)).astype(np.float32)
-
-
-# In numpy
-
-
-def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * gamma + beta
 
 
 def causal_convolution(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray, dilation: int) -> np.ndarray:
@@ -172,9 +160,8 @@ def test_projector_equals_its_formula():
     w1, b1, gamma, beta, w2, b2 = projector.get_weights()
     x = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
     expected = np.maximum(layer_norm(x @ w1 + b1, gamma, beta), 0) @ w2 + b2
-    np.testing.assert_allclose(
-        projector(x), expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-4, atol=1e-6
-    )
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(projector(x), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_l2_normalize_is_safe_at_zero():

@@ -39,16 +39,8 @@ def windows_by_hand(rows: np.ndarray, history: int) -> np.ndarray:
     ],
 )
 def test_equals_the_layer_on_windows(kernel_size, dilations, stacks, history):
-    tcn = TCN(
-        6,
-        kernel_size,
-        stacks,
-        dilations,
-        "causal",
-        use_skip_connections=False,
-        use_layer_norm=True,
-        return_sequences=True,
-    )
+    options = {"use_skip_connections": False, "use_layer_norm": True, "return_sequences": True}
+    tcn = TCN(6, kernel_size, stacks, dilations, **options)
     tcn.build((None, history, 3))
     randomize(tcn, seed=kernel_size)
     rows = np.random.default_rng(1).normal(size=(len(HOUR), 3)).astype(np.float32)

@@ -91,9 +91,8 @@ def test_only_the_loss_has_a_gradient():
 
     with tf.GradientTape(persistent=True) as tape:
         means = means_in_pieces(function, inputs, [variable], Means, 4)
-    np.testing.assert_allclose(
-        tape.gradient(means.loss, variable.value), tf.reduce_mean(inputs, axis=0) / 2, rtol=1e-5, atol=1e-7
-    )
+    gradient = tape.gradient(means.loss, variable.value)
+    np.testing.assert_allclose(gradient, tf.reduce_mean(inputs, axis=0) / 2, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(means_in_pieces(function, inputs, (), Means, 4).loss, means.loss, rtol=1e-6)
     assert tape.gradient(means.square, variable.value) is None
     assert tape.gradient(means.weight, variable.value) is None

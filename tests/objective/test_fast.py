@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.errors import InputError
 from ncl_tf.objective.fast import losses as fast_losses
 from ncl_tf.objective.fast.losses import FastObjective
 from ncl_tf.objective.losses import Anchors, Objective, Terms
 from ncl_tf.objective.neighborhoods import Attributes, DecayingWithin, Intersection, SameLabel, SameStayWithin, Union
+from refusals import refused
 
 
 def same_parity(anchors: Attributes, keys: Attributes) -> tf.Tensor:
@@ -44,13 +44,7 @@ class Problem(NamedTuple):
 
 
 def make_problem(
-    seed: int = 0,
-    samples: int = 12,
-    keys: int = 150,
-    size: int = 8,
-    labels: int = 2,
-    own: bool = True,
-    views_together: bool = False,
+    seed: int = 0, samples=12, keys=150, size=8, labels=2, own: bool = True, views_together: bool = False
 ) -> Problem:
     """Both views of `samples` samples, somewhere among the keys or together; the first keys are start-up entries.
 
@@ -117,7 +111,7 @@ def assert_same(problem: Problem, neighborhood, temperature: float = 0.1, chunk:
 
 
 @pytest.fixture(autouse=True)
-def join(monkeypatch: pytest.MonkeyPatch) -> None:
+def join(monkeypatch):
     """Has n_w joined, whether or not that is faster for so few keys."""
     monkeypatch.setattr(fast_losses, "KEYS_PER_JOINED", 0)
 
@@ -141,15 +135,12 @@ def test_labels(labels, seed):
     assert_same(make_problem(seed, keys=700, labels=labels), SameLabel(), chunk=20)
 
 
-@pytest.mark.parametrize("chunk", [7, 150, 1000])
+@pytest.mark.parametrize(
+    ("chunk", "views_together"), [(7, False), (150, False), (1000, False), (16, True)]
+)  # of 150 keys; at last, 6 in the last chunk, padded and without views
 @pytest.mark.parametrize("name", ["w=12", "label", "union"])
-def test_any_chunk(name, chunk):
-    assert_same(make_problem(), NEIGHBORHOODS[name], chunk=chunk)
-
-
-@pytest.mark.parametrize("name", ["w=12", "label", "union"])
-def test_a_last_chunk_with_padding_and_without_views(name):
-    assert_same(make_problem(views_together=True), NEIGHBORHOODS[name], chunk=16)  # 150 keys: 6 in the last chunk
+def test_any_chunk(name, chunk, views_together):
+    assert_same(make_problem(views_together=views_together), NEIGHBORHOODS[name], chunk=chunk)
 
 
 @pytest.mark.parametrize("name", ["w=12", "label", "weighted"])
@@ -249,11 +240,14 @@ def test_subclasses_mean_what_they_say(neighborhood):
     assert_same(make_problem(), neighborhood)
 
 
-@pytest.mark.parametrize("bad", [{"alpha": -0.1}, {"alpha": 1.1}, {"temperature": 0.0}, {"chunk": 0}])
-def test_refuses_bad_settings(bad):
-    (name, value), *_ = bad.items()
-    with pytest.raises(InputError, match=f"{name} .*{value}"):
-        FastObjective(SameLabel(), **({"alpha": 0.4, "temperature": 0.1} | bad))
+BAD = [("alpha", -0.1), ("alpha", 1.1), ("temperature", 0.0), ("temperature", -1.0)]
+BAD_OF_FORMS = [*((form, *bad) for form in (Objective, FastObjective) for bad in BAD), (FastObjective, "chunk", 0)]
+
+
+@pytest.mark.parametrize(("form", "name", "value"), BAD_OF_FORMS)
+def test_refuses_bad_settings(form, name, value):
+    with refused(f"{name} ", value):
+        form(SameLabel(), **({"alpha": 0.4, "temperature": 0.1} | {name: value}))
 
 
 @pytest.mark.parametrize("name", ["w=12", "label", "intersection", "union", "own"])

@@ -16,7 +16,7 @@ def tf_config(workers=WORKERS, task=("worker", 1), **jobs) -> str:
 
 
 @pytest.mark.parametrize("index", [1, "1"])
-def test_workers_and_index_are_read(index) -> None:
+def test_workers_and_index_are_read(index):
     assert read_cluster(tf_config(task=("worker", index))) == Cluster(("host0:2222", "10.0.0.7:2222"), 1)
 
 
@@ -46,12 +46,12 @@ def test_workers_and_index_are_read(index) -> None:
         (tf_config(ps=["c:1"]), "TF_CONFIG & cluster & 'worker' alone & got 'ps'"),
     ],
 )
-def test_a_cluster_that_is_none_is_refused(text: str | None, named: str) -> None:
+def test_a_cluster_that_is_none_is_refused(text, named):
     with refused(named):
         read_cluster(text)
 
 
-def test_a_port_in_use_is_refused() -> None:
+def test_a_port_in_use_is_refused():
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
         cluster = Cluster((f"localhost:{port}",), 0)

@@ -21,7 +21,7 @@ def best_of(epoch: int) -> Best:
     return best
 
 
-def test_every_epoch_is_one_pass_wherever_it_is_counted_from() -> None:
+def test_every_epoch_is_one_pass_wherever_it_is_counted_from():
     """After the steps of e epochs, each sample was seen e times, but for what a last whole batch reaches over."""
     random, best = np.random.default_rng(0), best_of(10**6)
     for _ in range(200):
@@ -38,7 +38,7 @@ def test_every_epoch_is_one_pass_wherever_it_is_counted_from() -> None:
         assert plan.over(step, hours, best)
 
 
-def test_separate_epochs_end_with_a_smaller_batch() -> None:
+def test_separate_epochs_end_with_a_smaller_batch():
     """10 hours in batches of 4: 4, 4 and 2, then the next epoch; counted by hand."""
     plan = SeparateEpochs(1e-5, batch_size=4, patience=2, max_epochs=9)
     assert [plan.epoch(step, 10) for step in range(7)] == [1, 1, 1, 2, 2, 2, 3]
@@ -49,18 +49,18 @@ def test_separate_epochs_end_with_a_smaller_batch() -> None:
 
 
 @pytest.mark.parametrize(("done", "best", "over"), [(3, 3, False), (4, 3, False), (5, 3, True), (6, 5, False)])
-def test_patience_counts_from_the_best_epoch(done: int, best: int, over: bool) -> None:
+def test_patience_counts_from_the_best_epoch(done, best, over):
     plan = EarlyStopping(1e-5, batch_size=10, patience=2, max_epochs=100)
     assert plan.over(10 * done, 100, best_of(best)) == over
 
 
-def test_fixed_steps_report_at_the_same_steps_after_an_interruption() -> None:
+def test_fixed_steps_report_at_the_same_steps_after_an_interruption():
     plan = FixedSteps(100, 32, 0.1, 1e-5, 1e-3, report_every=30)
     assert [plan.next_report(step, 0) for step in (0, 29, 30, 37, 90, 99)] == [30, 30, 60, 60, 100, 100]
     assert [plan.over(step, 0) for step in (99, 100)] == [False, True]
 
 
-def test_the_best_weights_come_back() -> None:
+def test_the_best_weights_come_back():
     model = small_model(1)
     best = Best(model)
     chosen = None
@@ -76,7 +76,7 @@ def test_the_best_weights_come_back() -> None:
     assert paths == ["best/epoch", "best/loss", "best/small.dense.kernel", "best/small.dense.bias"]
 
 
-def test_the_clock_counts_what_was_spent_before() -> None:
+def test_the_clock_counts_what_was_spent_before():
     assert not Clock(0.0, None).over
     assert Clock(10.0**9, None).left == math.inf
     assert 590 < Clock(0.0, 10).left <= 600
@@ -86,6 +86,6 @@ def test_the_clock_counts_what_was_spent_before() -> None:
 
 
 @pytest.mark.parametrize("minutes", [0, -1, math.nan])
-def test_caps_that_make_no_sense_are_refused(minutes: float) -> None:
+def test_caps_that_make_no_sense_are_refused(minutes):
     with pytest.raises(InputError, match=rf"max_minutes must be above 0.* None.* got {minutes}"):
         Clock(0.0, minutes)

@@ -12,7 +12,7 @@ from ncl_tf.training import plans
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1000, 0.1), (600, 0.25), (7, 0.0), (2, 0.1), (5, 1.0)])
-def test_schedule_is_linear_then_a_cosine(steps: int, warmup: float) -> None:
+def test_schedule_is_linear_then_a_cosine(steps, warmup):
     low, high, rising = 1e-5, 1e-3, round(warmup * steps)
     rate = plans.schedule(steps, warmup, low, high)
     for step in range(0, steps, max(steps // 50, 1)):
@@ -23,26 +23,13 @@ def test_schedule_is_linear_then_a_cosine(steps: int, warmup: float) -> None:
         assert float(rate(step)) == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ((10, 1.5, 1e-5, 1e-3), "warmup .*0 to 1.* 1.5"),
-        ((10, 0.1, 0, 1e-3), "0 < lowest_rate <= highest_rate.* 0 .* 0.001"),
-        ((10, 0.1, 1e-2, 1e-3), "0 < lowest_rate <= highest_rate.* 0.01 .* 0.001"),
-    ],
-)
-def test_schedules_that_make_no_sense_are_refused(settings: tuple, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        plans.schedule(*settings)
-
-
 def sizes(queue_size: int, keys_per_sample: int) -> SimpleNamespace:
     """Stands for a model, of which only these are looked at."""
     return SimpleNamespace(queue_size=queue_size, keys_per_sample=keys_per_sample)
 
 
 @pytest.mark.parametrize("keys_per_sample", [1, 2])
-def test_advice_on_the_queue_is_good_advice(keys_per_sample: int) -> None:
+def test_advice_on_the_queue_is_good_advice(keys_per_sample):
     """Whatever hours, batch and queue: either accepted, and then right, or one piece of advice away from it."""
     random = np.random.default_rng(0)
     kinds = set()
@@ -72,6 +59,6 @@ def test_advice_on_the_queue_is_good_advice(keys_per_sample: int) -> None:
     assert len(kinds) == 3
 
 
-def test_a_queue_that_suits_is_taken_as_it_is() -> None:
+def test_a_queue_that_suits_is_taken_as_it_is():
     plans.check_sizes(sizes(65536, 2), 992_732, 2048, 25_000, 250)
     plans.check_sizes(sizes(0, 0), 100, 100, 1, 1)  # a method without queue

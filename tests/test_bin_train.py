@@ -10,32 +10,18 @@ import time
 import pytest
 
 from processes import ROOT, finish, start, wait_for
+from tiny import TINY, bindings
 from trainings import assert_same_bits, checkpoints, contents, record, reports, state
 
 STEPS, REPORT_EVERY = 30, 10
-TINY = {
-    "fast": False,
-    "jit_compile": False,
-    "encoder.dilations": (24,),
-    "encoder.filters": 8,
-    "augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
-    "batch_size": 64,
-    "queue_size": 512,
-    "steps": STEPS,
-    "report_every": REPORT_EVERY,
-}
+SIZES = {"batch_size": 64, "queue_size": 512, "steps": STEPS, "report_every": REPORT_EVERY}
+SETTINGS = TINY | SIZES | {"augmentation.layers": ("channel_dropout",)}  # one draw by step suffices here
 
 
 def command(python: str, cohort: pathlib.Path, run_dir: pathlib.Path | None, *flags: str, **macros) -> list[str]:
-    params = TINY | {"cohort": str(cohort)} | macros
-    return [
-        python,
-        str(ROOT / "bin" / "train"),
-        "--gin_file=gin/paper/physionet2019/ncl_w.gin",
-        *(f"--gin_param={name} = {value!r}" for name, value in params.items()),
-        *([f"--run_dir={run_dir}"] if run_dir else []),
-        *flags,
-    ]
+    params = [f"--gin_param={text}" for text in bindings(SETTINGS | {"cohort": str(cohort)} | macros)]
+    program = [python, str(ROOT / "bin" / "train"), "--gin_file=gin/paper/physionet2019/ncl_w.gin"]
+    return [*program, *params, *([f"--run_dir={run_dir}"] if run_dir else []), *flags]
 
 
 def train_and_kill(arguments: list[str], run_dir: pathlib.Path, folder: pathlib.Path, **settings) -> int:
@@ -51,7 +37,7 @@ def train_and_kill(arguments: list[str], run_dir: pathlib.Path, folder: pathlib.
 
 
 @pytest.fixture(scope="module")
-def whole(ward_cohort: pathlib.Path, python: str, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def whole(ward_cohort, python, tmp_path_factory):
     """A run without interruption, where runs are by default."""
     folder = tmp_path_factory.mktemp("whole")
     run_dir = folder / "runs" / "physionet2019-ncl_w-seed1111"
@@ -61,9 +47,7 @@ def whole(ward_cohort: pathlib.Path, python: str, tmp_path_factory: pytest.TempP
     return run_dir
 
 
-def test_a_killed_run_ends_like_one_that_was_left_alone(
-    whole: pathlib.Path, ward_cohort: pathlib.Path, python: str, tmp_path: pathlib.Path
-) -> None:
+def test_a_killed_run_ends_like_one_that_was_left_alone(whole, ward_cohort, python, tmp_path):
     """The killed process is one of its own from the start; the run is resumed with a cohort file that has moved."""
     killed = tmp_path / "killed"
     before = train_and_kill(command(sys.executable, ward_cohort, killed), killed, tmp_path)
@@ -81,9 +65,7 @@ def test_a_killed_run_ends_like_one_that_was_left_alone(
 
 
 @pytest.mark.slow
-def test_the_fast_forms_on_two_threads_resume_to_the_same_bits(
-    ward_cohort: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_the_fast_forms_on_two_threads_resume_to_the_same_bits(ward_cohort, tmp_path):
     """As users train: fast, compiled by XLA, on more than one core, the batch in pieces."""
     ours = {"fast": True, "jit_compile": True, "batch_size": 192, "queue_size": 1536}
     threads = {"env": os.environ | {"TF_NUM_INTRAOP_THREADS": "2", "OMP_NUM_THREADS": "2"}}
@@ -96,9 +78,7 @@ def test_the_fast_forms_on_two_threads_resume_to_the_same_bits(
     assert_same_bits(whole, killed)
 
 
-def test_another_configuration_is_refused_and_the_run_left_alone(
-    whole: pathlib.Path, ward_cohort: pathlib.Path, python: str, tmp_path: pathlib.Path
-) -> None:
+def test_another_configuration_is_refused_and_the_run_left_alone(whole, ward_cohort, python, tmp_path):
     """The other configuration has a neighborhood of the user's own, from a module in the working folder."""
     (tmp_path / "mine.py").write_text(
         "import gin\n\n@gin.configurable\ndef same_parity(anchors, keys):\n"

@@ -1,7 +1,5 @@
 """Learning happens: the quickstart's training, or a small part of it, beats chance and raw features on simulated wards."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -19,16 +17,10 @@ from ncl_tf.networks.heads import Head, class_weights
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
 from ncl_tf.training.plans import SeparateEpochs
+from trainings import reports
 
-SMALL = [
-    "steps = 120",
-    "batch_size = 128",
-    "queue_size = 4096",
-    "history = 24",
-    "encoder.dilations = (1, 2, 4, 8)",
-    "encoder.filters = 32",
-    "jit_compile = False",
-]
+SMALL = ["steps = 120", "batch_size = 128", "queue_size = 4096", "history = 24", "jit_compile = False"]
+SMALL += ["encoder.dilations = (1, 2, 4, 8)", "encoder.filters = 32"]
 
 
 @pytest.mark.parametrize(
@@ -43,15 +35,13 @@ def test_quickstart_learns(seed, size, params, tmp_path):
     config.configure(["gin/quickstart.gin"], [f"cohort = '{tmp_path}/ward.h5'", *params])
     trainer.train(runs.Run(tmp_path / "run"), export=export_encoder)
 
-    last = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[-1])
-    assert last["val_accuracy"] >= 100 / config.macro("queue_size")
+    assert reports(tmp_path / "run")[-1]["val_accuracy"] >= 100 / config.macro("queue_size")
 
     _, cohort, model = load_run(tmp_path / "run", None, ())
     embed = embedder(model.encoder)
-    representations = {
-        split: embed(Windows(cohort[split], model.encoder.history)) for split in ("train", "val", "test")
-    }
-    raw = {split: cohort[split].data for split in representations}
+    splits = ("train", "val", "test")
+    representations = {split: embed(Windows(cohort[split], model.encoder.history)) for split in splits}
+    raw = {split: cohort[split].data for split in splits}
     assert auroc(representations, cohort) >= auroc(raw, cohort) + 0.02
 
 

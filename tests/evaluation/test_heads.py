@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.data import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import LabelledSamples, embedder, fit, mean_loss, predictor
@@ -38,11 +37,6 @@ def test_cross_entropy_by_hand():
     probabilities = tf.constant([[0.8, 0.2], [0.3, 0.7]])
     losses = cross_entropy(probabilities, tf.constant([1, 1]), tf.constant([1.0, 5.0]))
     np.testing.assert_allclose(losses, [-5 * np.log(0.2), -5 * np.log(0.7)], rtol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def cohort(ward_cohort):
-    return Cohort(ward_cohort)
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +90,7 @@ def test_early_stopping_keeps_the_best_epoch():
     generator = np.random.default_rng(0)
     features = generator.normal(size=(600, 4)).astype(np.float32)
     classes = (features[:, 0] > 0).astype(np.int32)
-    training, validation = (
-        LabelledSamples.from_array(features, classes),
-        LabelledSamples.from_array(features, 1 - classes),
-    )
+    training, validation = (LabelledSamples.from_array(features, given) for given in (classes, 1 - classes))
     head, weights = built("linear", 2, 4), np.ones(2, np.float32)
     fitted = fit(head, training, validation, weights, SeparateEpochs(0.1, 64, patience=3, max_epochs=99), seed=1)
     losses = [epoch["val_loss"] for epoch in fitted.curve]
@@ -188,10 +179,7 @@ def test_a_head_is_trained_by_adam_on_the_weighted_loss(small_task):
         total += losses.sum()
         gradients = features[rows].T.astype(np.float64) @ error / len(rows), error.mean(0)
         for i, gradient in enumerate(gradients):
-            m, v = moments[i] = [
-                0.9 * moments[i][0] + 0.1 * gradient,
-                0.999 * moments[i][1] + 0.001 * gradient**2,
-            ]
+            m, v = moments[i] = [0.9 * moments[i][0] + 0.1 * gradient, 0.999 * moments[i][1] + 0.001 * gradient**2]
             state[i] = state[i] - 0.03 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-7)
         if t % 5 == 0:
             validation = losses_by_hand(features[validation_rows], classes[validation_rows], *state)[0].mean()

@@ -1,6 +1,5 @@
 """Metrics against scikit-learn and Keras, the bootstrap against plainly resampled rows, and small cases by hand."""
 
-import pathlib
 import types
 
 import h5py
@@ -244,8 +243,9 @@ def test_an_evaluation_resamples_stays_not_hours(task, mimic_ward_cohort):
     """The intervals of an evaluation, spelt out: stays are drawn with all their labelled hours, others have none."""
     with h5py.File(mimic_ward_cohort) as file:
         windows, labels = file["patient_windows/test"][:], file["labels/test"][:]
-    position, evaluator = Cohort(mimic_ward_cohort).task(task)[0], mimic_evaluator(mimic_ward_cohort, task)
-    truth = Cohort(mimic_ward_cohort)["test"].classes[:, position]
+    cohort = Cohort(mimic_ward_cohort)
+    position, evaluator = cohort.task(task)[0], Evaluator(cohort, task, Protocol({"linear": 1e-2, "mlp": 1e-2}), seed=1)
+    truth = cohort["test"].classes[:, position]
     count = truth.max() + 1 if task == "decompensation" else 10
     predictions = np.random.default_rng(1).dirichlet(np.ones(count), len(truth))
     found, _ = evaluator.score(types.SimpleNamespace(predict=lambda split: predictions), "test")
@@ -264,10 +264,6 @@ def test_an_evaluation_resamples_stays_not_hours(task, mimic_ward_cohort):
             scores.append(cohen_kappa_score(truth[rows], called, weights="linear", labels=range(count)))
     for name, values in (("accuracy", accuracies), ("auroc" if task == "decompensation" else "kappa", scores)):
         assert found["intervals"][name] == pytest.approx(np.percentile(values, [2.5, 97.5]), abs=1e-9)
-
-
-def mimic_evaluator(path: pathlib.Path, task: str) -> Evaluator:
-    return Evaluator(Cohort(path), task, Protocol({"linear": 1e-2, "mlp": 1e-2}), seed=1)
 
 
 def test_intervals_cover_the_truth():

@@ -9,32 +9,16 @@ import socket
 import subprocess
 import sys
 
-import gin
 import numpy as np
 import pytest
 
-from ncl_tf import runs
-from ncl_tf.serving.export import export_encoder
-from ncl_tf.training import config, trainer
 from processes import ROOT, finish, start, wait_for
+from tiny import TINY, bindings, train
 from trainings import assert_same_bits, checkpoints, record, reports, state
 
 STEPS, REPORT_EVERY = 30, 10
-TINY = {
-    "fast": False,
-    "jit_compile": False,
-    "encoder.dilations": (24,),
-    "encoder.filters": 8,
-    "augmentation.layers": ("noise",),
-    "batch_size": 64,
-    "queue_size": 512,
-    "steps": STEPS,
-    "report_every": REPORT_EVERY,
-}
-
-
-def params(cohort: pathlib.Path) -> list[str]:
-    return [f"{name} = {value!r}" for name, value in (TINY | {"cohort": str(cohort)}).items()]
+SIZES = {"batch_size": 64, "queue_size": 512, "steps": STEPS, "report_every": REPORT_EVERY}
+SETTINGS = SIZES | {"augmentation.layers": ("noise",)}
 
 
 def free_ports(count: int) -> list[int]:
@@ -51,16 +35,10 @@ def start_worker(
     """One of two workers, as a user starts it."""
     task = {"type": "worker", "index": index}
     cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    command = [
-        python,
-        str(ROOT / "bin" / "train"),
-        "--strategy=multiworker",
-        f"--wait={wait}",
-        "--gin_file=paper/physionet2019/ncl_w.gin",
-        *(f"--gin_param={param}" for param in params(cohort)),
-        f"--run_dir={run_dir}",
-    ]
-    return start(command, env=os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
+    flags = [f"--gin_param={text}" for text in bindings(TINY | SETTINGS | {"cohort": str(cohort)})]
+    flags += ["--strategy=multiworker", "--gin_file=paper/physionet2019/ncl_w.gin", f"--run_dir={run_dir}"]
+    environment = os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})}
+    return start([python, str(ROOT / "bin" / "train"), f"--wait={wait}", *flags], env=environment)
 
 
 def assert_close(found: pathlib.Path, expected: pathlib.Path) -> None:
@@ -76,18 +54,14 @@ def assert_close(found: pathlib.Path, expected: pathlib.Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def alone(ward_cohort: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def alone(ward_cohort, tmp_path_factory):
     """The run of one process on the joint batch."""
     run_dir = tmp_path_factory.mktemp("alone") / "run"
-    config.configure(["paper/physionet2019/ncl_w.gin"], params(ward_cohort))
-    trainer.train(runs.Run(run_dir), export=export_encoder)
-    gin.clear_config()
+    train(run_dir, "physionet2019/ncl_w", ward_cohort, **SETTINGS)
     return run_dir
 
 
-def train_on_two_workers(
-    python: str, cohort: pathlib.Path, run_dir: pathlib.Path, kill: int | None = None
-) -> list[tuple]:
+def train_on_two(python: str, cohort: pathlib.Path, run_dir: pathlib.Path, kill: int | None = None) -> list[tuple]:
     """Exit code, output and errors of both; `kill`: of the other one, after this one was killed at the first checkpoint."""
     ports = free_ports(2)
     workers = [start_worker(python, index, ports, cohort, run_dir) for index in range(2)]
@@ -103,26 +77,21 @@ def weights_at_the_end(results: list[tuple]) -> set[str]:
     """Return the checksums that the workers print."""
     for code, _, err in results:
         assert code == 0, err
-    printed = [
-        re.search(rf"^worker (\d): ended at step {STEPS} with weights (\w{{16}})$", out, re.MULTILINE)
-        for _, out, _ in results
-    ]
+    line = rf"^worker (\d): ended at step {STEPS} with weights (\w{{16}})$"
+    printed = [re.search(line, out, re.MULTILINE) for _, out, _ in results]
     assert [match[1] for match in printed] == ["0", "1"]
     return {match[2] for match in printed}
 
 
-def test_a_lost_worker_stops_the_other_and_both_resume_to_where_one_process_ends(
-    python: str, ward_cohort: pathlib.Path, alone: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_lost_worker_stops_the_other_and_both_resume_to_where_one_process_ends(python, ward_cohort, alone, tmp_path):
     run_dir = tmp_path / "run"
-    ((code, _, err),) = train_on_two_workers(python, ward_cohort, run_dir, kill=1)
+    ((code, _, err),) = train_on_two(python, ward_cohort, run_dir, kill=1)
     assert code == 1, err
     lost = r"^error: worker 0: another worker was lost at step \d\d \(.*(reset|closed|down|failed).*\)\. "
-    assert re.search(lost + r"Start all .* with the same commands: they resume from step [12]0$", err, re.MULTILINE), (
-        err
-    )
+    advice = r"Start all .* with the same commands: they resume from step [12]0$"
+    assert re.search(lost + advice, err, re.MULTILINE), err
     assert record(run_dir)["status"] == "started"
-    results = train_on_two_workers(python, ward_cohort, run_dir)
+    results = train_on_two(python, ward_cohort, run_dir)
     assert len(weights_at_the_end(results)) == 1
     assert re.search(r"from step [12]0\n", results[0][1])
     assert "2 replicas, 32 samples of each batch on each" in results[0][1]
@@ -132,9 +101,7 @@ def test_a_lost_worker_stops_the_other_and_both_resume_to_where_one_process_ends
     assert not list(run_dir.rglob("*.partial"))
 
 
-def test_a_worker_that_waits_in_vain_ends_with_an_error(
-    python: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_worker_that_waits_in_vain_ends_with_an_error(python, ward_cohort, tmp_path):
     ports = free_ports(2)
     code, _, err = finish(start_worker(python, 1, ports, ward_cohort, tmp_path / "run", wait=2))
     assert code == 1
@@ -144,22 +111,17 @@ def test_a_worker_that_waits_in_vain_ends_with_an_error(
 
 
 @pytest.mark.slow
-def test_without_its_chief_a_worker_stops_and_two_workers_end_with_the_same_bits_however_often_interrupted(
-    python: str, ward_cohort: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    ((code, _, err),) = train_on_two_workers(python, ward_cohort, tmp_path / "killed", kill=0)
+def test_without_its_chief_a_worker_stops_and_interrupted_workers_end_with_the_same_bits(python, ward_cohort, tmp_path):
+    ((code, _, err),) = train_on_two(python, ward_cohort, tmp_path / "killed", kill=0)
     assert code == 1
     assert "error: worker 1: another worker was lost at step " in err
-    checksums = [
-        weights_at_the_end(train_on_two_workers(python, ward_cohort, tmp_path / name))
-        for name in ("killed", "undisturbed")
-    ]
-    assert checksums[0] == checksums[1]
+    killed, undisturbed = (train_on_two(python, ward_cohort, tmp_path / name) for name in ("killed", "undisturbed"))
+    assert weights_at_the_end(killed) == weights_at_the_end(undisturbed)
     assert_same_bits(tmp_path / "undisturbed", tmp_path / "killed")
 
 
 @pytest.mark.slow
-def test_every_method_on_two_devices_is_that_on_one(ward_cohort: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_every_method_on_two_devices_is_that_on_one(ward_cohort, tmp_path):
     """In a process of its own: TensorFlow takes logical devices only before it starts."""
     command = [sys.executable, str(ROOT / "tests" / "mirrored.py"), str(ward_cohort), str(tmp_path)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)

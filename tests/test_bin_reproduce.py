@@ -137,9 +137,9 @@ def test_run_again_it_does_nothing(outputs, ward_cohort, run):
 
 def test_killed_midway_it_makes_the_same_row(outputs):
     whole, row = outputs
-    killed, undisturbed = ((whole / "logs" / f"{name}-seed1111.log").read_text() for name in ("cl", "seq2seq_ae"))
+    killed = (whole / "logs" / "cl-seed1111.log").read_text()
     assert "from step" in killed
-    assert (killed.count("$ bin/train"), undisturbed.count("$ bin/train")) == (2, 1)
+    assert killed.count("$ bin/train") == 2
     assert len(cells(row)) == 3
     assert cells(row).items() <= cells(whole).items()
 

@@ -16,6 +16,7 @@ from ncl_tf.methods import authors
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWithin
 from ncl_tf.training import config, factories, plans, trainer
+from ncl_tf.training.distribution import Alone
 
 FILES = sorted(str(path.relative_to(config.GIN_FOLDER)) for path in config.GIN_FOLDER.rglob("*.gin"))
 TABLES = pathlib.Path(factories.__file__).parents[1] / "paper" / "tables"
@@ -156,7 +157,7 @@ def test_an_autoencoders_file_builds_and_trains_two_steps(name, cohorts):
     model, bound = build(*files, cohort=cohort, **{"encoder.filters": 8})
     assert (model.forecast, model.window_hours) == ((True, 96) if AUTOENCODERS[name] else (False, 48))
     assert not model.encoder.normalize
-    samples = trainer.MethodSamples(model, cohort, "train")
+    samples = trainer.MethodSamples(model, cohort["train"], Alone())
     fit_two_steps(model, samples.batches(bound["batch_size"], bound["seed"]), cohort)
     model, _ = build(f"paper/{name}.gin", "authors_code.gin", cohort=cohort)
     assert isinstance(model, authors.AllSamplesAutoencoder)
@@ -177,7 +178,7 @@ def test_an_end_to_end_file_builds_and_trains_two_steps(name, cohorts):
     share = np.nanmean(labels)
     expected = [0.5 / (1 - share), 0.5 / share] if task == "sepsis" else [1] * cohort.tasks[model.task].classes
     np.testing.assert_allclose(model.class_weights, expected, rtol=1e-6)
-    samples = trainer.MethodSamples(model, cohort, "train")
+    samples = trainer.MethodSamples(model, cohort["train"], Alone())
     assert samples.count == np.sum(~np.isnan(labels))
     fit_two_steps(model, samples.batches(32, bound["seed"]), cohort)
 

@@ -119,7 +119,7 @@ def test_folders_with_other_files_and_files_are_refused(tmp_path):
         opened(file)
     with refused("cannot write into this folder"):
         started(file / "run")
-    assert contents(tmp_path) == {file: b"mine"}
+    assert contents(tmp_path) == {"notes.txt": b"mine"}
 
 
 def test_an_empty_folder_and_one_of_a_run_killed_at_its_start_are_free(tmp_path):

@@ -119,9 +119,7 @@ def export_untrained(folder: pathlib.Path, cohort: Cohort, **settings) -> None:
     from ncl_tf.networks.heads import Head
     from ncl_tf.serving.export import export_classifier
 
-    classifier = Classifier(
-        FastEncoder(cohort.static_columns, **settings), Head("mlp", 2), 0, np.ones(2, np.float32)
-    )
+    classifier = Classifier(FastEncoder(cohort.static_columns, **settings), Head("mlp", 2), 0, np.ones(2, np.float32))
     classifier.build((None, classifier.window_hours, len(cohort.columns)))
     evaluation = dict.fromkeys(("name", "best_epoch"), "none: untrained") | {
         "protocol": {},

@@ -22,16 +22,8 @@ from processes import ROOT, finish, flags_of, start
 TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in documents.pages()}
 LINKING = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
 COLUMNS, README_LINES = 120, 170
-MADE = {
-    "physionet2019_laptop",
-    "limited_labels_physionet2019_laptop",
-    "headline",
-    "variants",
-    "choices",
-    "benchmarks",
-    "rates",
-    "sizes",
-}
+MADE = ["physionet2019_laptop", "limited_labels_physionet2019_laptop", "headline", "variants", "choices", "benchmarks"]
+MADE += ["rates", "sizes"]
 OTHERS = ("saved_model", "SameHourOfStay")  # what blocks with a test of their own have in them
 
 
@@ -91,15 +83,8 @@ def run_python(blocks: list[str], folder: pathlib.Path) -> subprocess.CompletedP
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("TF_CPP_MIN_LOG_LEVEL")  # as users have it
     each = "import json, sys\nfor block in json.load(sys.stdin): exec(compile(block, '<block>', 'exec'), {})"
-    return subprocess.run(
-        [sys.executable, "-c", each],
-        input=json.dumps(blocks),
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, "-c", each], input=json.dumps(blocks), check=False, **settings)
 
 
 @pytest.mark.parametrize("page", [page for page, text in TEXTS.items() if python_blocks(text)])
@@ -113,9 +98,8 @@ def test_python_blocks_run_and_print_nothing_else(page, folder):
 
 @pytest.mark.parametrize("block", blocks("python", "saved_model"))
 def test_raw_stay_block_needs_nothing_of_this_project(block, folder):
-    done = run_python(
-        [block, "import sys\nassert not {'ncl_tf', 'tcn', 'gin', 'keras_tcn'} & set(sys.modules)"], folder
-    )
+    alone = "import sys\nassert not {'ncl_tf', 'tcn', 'gin', 'keras_tcn'} & set(sys.modules)"
+    done = run_python([block, alone], folder)
     assert done.returncode == 0, done.stderr
     numbers = np.array(re.findall(r"\d\.\d+", done.stdout), float).reshape(2, 6, 2)
     np.testing.assert_allclose(numbers[0], numbers[1], rtol=0, atol=1e-6)  # the whole stay, and hour by hour

@@ -87,14 +87,6 @@ def test_ranges_include_ends_that_are_no_float32_numbers():
     np.testing.assert_array_equal(cleaned, np.float32([0.2, 1.1, NAN, NAN]))
 
 
-def test_nothing_is_carried_into_the_next_stay():
-    values = np.full((4, 5), np.nan)
-    values[0] = 1, 170, 80, 2, 3
-    cleaned = clean(WARD, stays_of(values, [2, 2])).values
-    np.testing.assert_array_equal(cleaned[1], values[0].astype(np.float32))
-    assert np.isnan(cleaned[2:]).all()
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_statistics_equal_scikit_learn(seed):
     """Dynamic channels: all training hours. Static ones: the first hour of each training stay. NaN ignored in both."""
@@ -111,15 +103,6 @@ def test_statistics_equal_scikit_learn(seed):
         np.testing.assert_allclose(preprocessor.scale[columns], scaler.scale_, rtol=1e-6)
     assert preprocessor.mean[[0, 4]].tolist() == [0, 0]
     assert preprocessor.scale[[0, 4]].tolist() == [1, 1]
-
-
-def test_other_stays_do_not_change_the_statistics():
-    stays, training = random_stays(3), np.arange(10)
-    fitted = Preprocessor.fit(WARD, clean(WARD, stays), training)
-    stays.values[stays.rows(np.arange(10, 30))] = 123
-    again = Preprocessor.fit(WARD, clean(WARD, stays), training)
-    np.testing.assert_array_equal(fitted.mean, again.mean)
-    np.testing.assert_array_equal(fitted.scale, again.scale)
 
 
 def test_constant_and_unmeasured_channels():

@@ -13,15 +13,8 @@ from ncl_tf.data.sources import physionet2019
 from psv import COLUMNS, HEADER
 from refusals import refused
 
-USUAL = {
-    "HR": "80",
-    "Temp": "36.6",
-    "Age": "70.5",
-    "Gender": "1",
-    "HospAdmTime": "-2",
-    "ICULOS": "1",
-    "SepsisLabel": "0",
-}
+USUAL = {"HR": "80", "Temp": "36.6", "Age": "70.5", "Gender": "1", "HospAdmTime": "-2"}
+USUAL |= {"ICULOS": "1", "SepsisLabel": "0"}
 
 
 def row(**cells: str) -> str:

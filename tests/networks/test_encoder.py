@@ -82,17 +82,6 @@ def test_number_of_weights(columns, static, weights):
     assert encoder.count_params() == weights
 
 
-def test_representations_and_projections_lie_on_the_unit_sphere():
-    encoder, projector = build_encoder(3), Projector()
-    projector.build((None, 64))
-    randomize(projector, 3)
-    representations = encoder(random_windows(3))
-    projections = projector(representations)
-    assert representations.shape == projections.shape == (4, 64)
-    for vectors in (representations, projections):
-        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-
-
 def test_without_normalization_only_the_length_differs():
     sphere, free = build_encoder(4), build_encoder(normalize=False)
     free.set_weights(sphere.get_weights())
@@ -115,15 +104,6 @@ def test_receptive_field_is_63_hours(seed):
             changed[:, : 100 - back + 1] += 5
         difference = np.abs(encoder(changed) - reference).max(axis=1)
         assert np.all(difference > 1e-5) if matters else np.all(difference == 0)
-
-
-def test_static_values_are_those_of_the_last_hour():
-    encoder, windows = build_encoder(6), random_windows(6)
-    changed = windows.copy()
-    changed[:, :-1, :STATIC] += 1
-    np.testing.assert_array_equal(encoder(changed), encoder(windows))
-    changed[:, -1, :STATIC] += 1
-    assert np.all(np.abs(encoder(changed) - encoder(windows)).max(axis=1) > 1e-3)
 
 
 def paths(prefix: str) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from tcn import TCN
 
+from layers import outputs_and_gradients
 from ncl_tf.networks.fast.last_step import last_step
 
 DILATIONS = [(1, 2, 4, 8, 16), (1, 3, 5), (8, 1, 4), (7,)]
@@ -31,18 +32,6 @@ def make_inputs(length: int, batch: int = 4, channels: int = 3, seed: int = 1) -
     return tf.constant(np.random.default_rng(seed).normal(size=(batch, length, channels)), tf.float32)
 
 
-def outputs_and_gradients(function, tcn: TCN, inputs: tf.Tensor) -> list[np.ndarray]:
-    """The outputs and, for a random linear function of them, the gradients with respect to inputs and all weights."""
-    sources = [inputs] + [weight.value for weight in tcn.trainable_weights]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        outputs = function(inputs)
-        direction = np.random.default_rng(2).normal(size=outputs.shape)
-        objective = tf.reduce_sum(outputs * direction)
-    gradients = tape.gradient(objective, sources, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return [array.numpy() for array in [outputs, *gradients]]
-
-
 @pytest.fixture
 def double():
     """Layers compute in float64, where nothing but another formula could make a difference."""
@@ -54,8 +43,8 @@ def double():
 def assert_same(tcn: TCN, inputs: tf.Tensor) -> None:
     inputs = tf.cast(inputs, tcn.compute_dtype)
     tolerance = {"float64": 1e-10, "float32": 1e-5}[tcn.compute_dtype]
-    fast = outputs_and_gradients(lambda x: last_step(tcn, x), tcn, inputs)
-    slow = outputs_and_gradients(lambda x: tcn(x)[:, -1], tcn, inputs)
+    fast = outputs_and_gradients(lambda x: last_step(tcn, x), inputs, tcn)
+    slow = outputs_and_gradients(lambda x: tcn(x)[:, -1], inputs, tcn)
     assert len(fast) == 2 + len(tcn.trainable_weights)
     for ours, theirs in zip(fast, slow, strict=True):
         assert np.linalg.norm(ours - theirs) <= tolerance * np.linalg.norm(theirs)
@@ -70,13 +59,8 @@ def test_equals_the_layer_of_the_paper():
 @pytest.mark.parametrize("number", range(len(SHAPES)))
 def test_equals_the_layer(number):
     kernel_size, dilations, stacks = SHAPES[number]
-    tcn = make_tcn(
-        seed=number,
-        kernel_size=kernel_size,
-        dilations=dilations,
-        nb_stacks=stacks,
-        use_layer_norm=number % 3 > 0,
-    )
+    shape = {"kernel_size": kernel_size, "dilations": dilations, "nb_stacks": stacks}
+    tcn = make_tcn(number, **shape, use_layer_norm=number % 3 > 0)
     for offset in (0, 3):
         assert_same(tcn, make_inputs(LENGTHS[(number + offset) % len(LENGTHS)]))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.objective.losses import Anchors, Objective, Terms, membership
-from ncl_tf.objective.neighborhoods import Attributes, DecayingWithin, Intersection, SameLabel, SameStayWithin, Union
+from ncl_tf.objective.losses import Anchors, Objective, Terms
+from ncl_tf.objective.neighborhoods import Attributes, DecayingWithin, SameLabel, SameStayWithin
 
 
 class Case(NamedTuple):
@@ -113,30 +113,6 @@ def test_equals_loop(make_case, alpha, temperature, seed):
     for weights in (soft, (soft > 0.5) * 1.0, np.zeros_like(soft), np.ones_like(soft)):
         terms = evaluate(case, lambda *_, weights=weights: tf.constant(weights), alpha, temperature)
         np.testing.assert_allclose(terms, loop(case, weights, alpha, temperature), rtol=1e-6, atol=1e-6)
-
-
-SHIPPED = {  # and their memberships by hand, of whether stays are the same, hours apart, and whether labels are the same
-    "n_w": (SameStayWithin(4), lambda stay, apart, label: stay & (apart < 4)),
-    "infinite": (SameStayWithin(None), lambda stay, apart, label: stay),
-    "n_y": (SameLabel(), lambda stay, apart, label: label),
-    "intersection": (
-        Intersection(SameStayWithin(4), SameLabel()),
-        lambda stay, apart, label: stay & (apart < 4) & label,
-    ),
-    "union": (Union(SameStayWithin(4), SameLabel()), lambda stay, apart, label: stay & (apart < 4) | label),
-    "decaying": (DecayingWithin(2), lambda stay, apart, label: stay * 2.0 ** (-apart / 2)),
-}
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-@pytest.mark.parametrize("seed", range(2))
-def test_shipped_neighborhoods_equal_loop(name, seed):
-    (neighborhood, members), case = SHIPPED[name], random_case(seed)
-    stay, hour, label = (column.numpy()[:, None] for column in case.attributes)
-    key_stay, key_hour, key_label = (column.numpy() for column in case.key_attributes)
-    weights = members(stay == key_stay, np.abs(hour - key_hour), (label == key_label) & (label != -1)) * 1.0
-    expected = loop(case, weights, 0.3, 0.1)
-    np.testing.assert_allclose(evaluate(case, neighborhood), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_numbers_by_hand():
@@ -259,18 +235,6 @@ def test_small_temperatures_are_stable_in_float32(temperature):
     np.testing.assert_allclose(actual.discrimination, np.float64(discrimination.mean()), rtol=1e-5)
     gradients = [gradient(case, lambda *_: tf.constant(weights), a, temperature, tf.float32)[0] for a in (0.0, 1.0)]
     assert np.all(np.isfinite(gradients))
-
-
-def test_own_projection_and_start_up_entries_are_never_members_and_the_other_view_always_is():
-    case = random_case(6, samples=3, older=2, start_up=2)
-    for value in (True, False):
-        everyone = tf.fill([6, 10], value)
-        members = membership(lambda *_, everyone=everyone: everyone, anchors_of(case), case.key_attributes)
-        expected = np.full((6, 10), float(value))
-        expected[:, 8:] = 0
-        expected[np.arange(6), np.arange(6)] = 0
-        expected[np.arange(6), [3, 4, 5, 0, 1, 2]] = 1
-        np.testing.assert_array_equal(members, expected)
 
 
 @pytest.mark.parametrize("sign, accuracy", [(1, 1.0), (-1, 0.0)])

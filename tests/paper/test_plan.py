@@ -268,12 +268,8 @@ def test_what_is_in_results_is_not_done_again(cohorts, tmp_path):
     plan = make("physionet2019", cohorts, folder, ["cl"], seeds=2)
     kept = folder / "results" / "cl-seed1111"
     kept.mkdir(parents=True)
-    run = {
-        "cohort_checksum": plan.cohort.checksum,
-        "dataset": "physionet2019",
-        "budget": "smoke",
-        "wall_seconds": 100.0,
-    }
+    run = {"cohort_checksum": plan.cohort.checksum, "dataset": "physionet2019", "budget": "smoke"}
+    run |= {"wall_seconds": 100.0}
     files = ("gin/paper/physionet2019/cl.gin", "gin/budgets/smoke.gin")
     known = {"run": run, "config": settings.configured(files, ("seed = 1111",)), "wall_seconds": 30.0}
     known |= {"metrics": {}, "intervals": {}, "stopped_by_budget": False}

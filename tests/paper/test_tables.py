@@ -20,11 +20,8 @@ INSTANCES, MEASUREMENTS = (  # method -> alpha, window (hours), neighborhood; da
 KERNEL_FILTERS = ["kernel_filters_mimic3", "kernel_filters_physionet2019"]
 MACROS = {r"\NCLwY": "NCL(n_w and n_Y)", r"\NCLw": "NCL(n_w)", r"\NCLY": "NCL(n_Y)"}
 METRICS = {"AUPRC": "auprc", "AUROC": "auroc", "Kappa": "kappa", "Utility": "utility"}
-TASKS = {"Decompensation": "decompensation", "Length-of-stay": "length_of_stay"}
-TASKS |= {
-    "Length of stay": "length_of_stay",
-    **dict.fromkeys(("Sepsis onset prediction", "Sepsis onset", "Sepsis"), "sepsis"),
-}
+TASKS = {"Decompensation": "decompensation", **dict.fromkeys(("Length-of-stay", "Length of stay"), "length_of_stay")}
+TASKS |= dict.fromkeys(("Sepsis onset prediction", "Sepsis onset", "Sepsis"), "sepsis")
 HEADS = {"Linear": "linear", "MLP": "mlp"}
 
 

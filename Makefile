@@ -33,7 +33,7 @@ lint: $(VENV)/.installed  ## check the style (ruff) and the direction of depende
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 
-test: $(VENV)/.installed lint  ## all tests that fit into ten minutes, two at a time
+test: $(VENV)/.installed lint  ## the fast tests and lint: about ten minutes
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it

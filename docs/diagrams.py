@@ -65,7 +65,7 @@ def objective() -> str:
         "Top: one stay, hour by hour; the hours close to an anchor hour are its neighborhood. Middle: two augmented views "
         "of the anchor's window; the encoder maps view 1 to a point, the momentum encoder, which follows the encoder "
         "slowly, maps view 2 to a key, and a queue keeps the keys of many hours. Bottom: L_NA pulls the keys of the "
-        "neighborhood towards the anchor and pushes all others away; L_ND tells the anchor's own other view from its "
+        "neighborhood towards the anchor and pushes all others away; L_ND separates the anchor's own other view from its "
         "neighbors. The loss is alpha times L_NA plus 1 minus alpha times L_ND."
     )
     return picture(650, title, description, _hours(), _networks(), _losses())
@@ -128,7 +128,7 @@ def _losses() -> str:
     """What the two losses do, and their sum."""
     captions = (
         ("L_{NA} pulls neighbors together,", "away from all other keys"),
-        ("L_{ND} tells the other view", "from the neighbors"),
+        ("L_{ND} separates the other view", "from the neighbors"),
     )
     parts = []
     for x, lines, discriminate in ((28, captions[0], False), (366, captions[1], True)):

@@ -42,7 +42,7 @@ def headline(shown: Comparison) -> str:
     rows = sorted((row for row in shown.rows if row.name in HEADLINE), key=lambda row: HEADLINE.index(row.name))
     captions = (
         (196, "L_{NA} pulls neighbors together,", "away from all other hours."),
-        (402, "L_{ND} tells the hour’s other view", "from its neighbors."),
+        (402, "L_{ND} separates the other view", "from its neighbors."),
     )
     parts = [line([(300, 24), (300, 424)])]
     for y, *lines in captions:
@@ -61,7 +61,7 @@ def headline(shown: Comparison) -> str:
     )
     description = (
         "Left: around an anchor hour, the loss L_NA pulls the hours of its neighborhood towards it and pushes all others "
-        "away; the loss L_ND tells the anchor's own other view from its neighbors. Right: mean and standard deviation with "
+        "away; the loss L_ND separates the anchor's own other view from its neighbors. Right: mean and standard deviation with "
         f"the MLP head, laptop budget, {shown.seeds(*rows)} seeds: {described}."
     )
     return picture(448, "The idea, and results beside the paper's", description, *parts)

@@ -161,14 +161,15 @@ def benchmarks(results: pathlib.Path) -> str:
             body.append([TIMED[name], *rates])
         else:
             continue
-        body[-1].append(f"{row['ratio']:.1f}")
+        body[-1] += [f"{row[ratio]:.1f}" if ratio in row else "" for ratio in ("ratio", "ratio with XLA")]
         if "embedding once s" in row:
             note = (
                 f"Epochs of heads: readable is {row['measured share of readable']:.0%} of an epoch through the frozen fast "
                 f"encoder, scaled; fast is on embeddings, which are computed once, in {row['embedding once s']:.0f} s. "
             )
     note += "Seconds are medians; memory is the process's peak. Each line was measured in one run."
-    return f"{_markdown(['', *FORMS, 'readable / fast'], body)}\n\n({note} {_machines(results)})"
+    header = ["", *FORMS, "readable / fast", "readable with XLA / fast"]
+    return f"{_markdown(header, body)}\n\n({note} {_machines(results)})"
 
 
 def rates(results: pathlib.Path) -> str:

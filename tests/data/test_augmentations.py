@@ -227,18 +227,6 @@ def test_xla_makes_the_same_views(static_columns):
     np.testing.assert_array_equal(tf.function(view, jit_compile=True)(windows, tf.constant(5)), expected)
 
 
-def test_views_are_reproducible_and_differ():
-    windows, _ = random_windows(3, samples=100)
-    augmentation = Augmentation(STATIC)
-
-    def view(*identity):
-        return augmentation(windows, draws=Draws(*identity)).numpy()
-
-    np.testing.assert_array_equal(view(1, 2, 0), view(1, 2, 0))
-    for other in ((1, 2, 1), (1, 3, 0), (2, 2, 0)):
-        assert np.all(np.any(view(1, 2, 0) != view(*other), axis=(1, 2)))
-
-
 def test_replicas_make_the_views_of_a_single_device():
     windows, _ = random_windows(4, samples=60)
     augmentation = Augmentation(STATIC)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.cohort import SplitData
 from ncl_tf.data.windows import Windows, shuffled
 from refusals import refused
 
@@ -69,12 +69,6 @@ LENGTHS = [1, 60, 5, 3, 49, 48, 47, 2]  # 215 hours
 def test_sequential_equals_a_slice_and_pad_loop(seed, history):
     split = split_of(seed, LENGTHS)
     assert_equal(Windows(split, history).sequential(64), samples_by_loop(split, history))
-
-
-@pytest.mark.parametrize("name", ["ward_cohort", "mimic_ward_cohort"])
-def test_windows_of_a_prepared_cohort(name, request):
-    split = Cohort(request.getfixturevalue(name))["val"]
-    assert_equal(Windows(split, HISTORY).sequential(256), samples_by_loop(split, HISTORY))
 
 
 @pytest.mark.parametrize(("count", "batch_size"), [(215, 64), (100, 50), (215, 1), (215, 215), (215, 1000), (0, 8)])

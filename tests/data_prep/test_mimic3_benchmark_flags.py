@@ -99,11 +99,7 @@ def test_guess_by_hand(tmp_path):
     guessed = mimic3_benchmark.guess_categorical(MIMIC3_BENCHMARK, stays, split["train"])
     channels = {channel.name: channel for channel in guessed.channels}
     assert channels["Height"].levels == (170, 180)
-    assert channels["Heart Rate"].levels == (
-        80,
-        90,
-        90.5,
-    )  # guessed from the training stay, with the levels of all stays
+    assert channels["Heart Rate"].levels == (80, 90, 90.5)  # of all stays, though guessed from the training stay
     assert channels["pH"].kind == "continuous"
     assert channels["Hours"].levels == (0, 1, 2, 3)
     write_cohort(tmp_path / "guessed.h5", guessed, stays, split, "")
@@ -111,18 +107,3 @@ def test_guess_by_hand(tmp_path):
     first = guessed.columns.index("Heart Rate=80")
     np.testing.assert_array_equal(train.data[:, first : first + 3], [[1, 0, 0]] + [[0, 0, 0]] * 3)
     assert train.data[:, guessed.columns.index("Height")].tolist() == [0, 1, 1, 1]
-
-
-def test_many_episodes_do_not_collide(tmp_path):
-    """Episodes 1 and 11 of a patient, and episode 1 of patient 21, are three stays."""
-    folder = write_benchmark(tmp_path, [event(0, Heart_Rate="80")])
-    names = ["1_episode11", "1_episode2", "21_episode1", "11_episode1"]
-    for name in names:
-        write_series(folder / "train", name, event(0, Heart_Rate="70"))
-    with (folder / "train_listfile.csv").open("a") as file:
-        file.writelines(f"{name}_timeseries.csv,1.5,0;0;0,,0,\n" for name in names)
-    stays, split, _ = mimic3_benchmark.read_stays(folder, carry_back=False, shift=0)
-    write_cohort(tmp_path / "many.h5", MIMIC3_BENCHMARK, stays, split, "")
-    train = Cohort(tmp_path / "many.h5")["train"]
-    assert sorted(train.stay_names) == sorted([*names, "1_episode1"])
-    assert len(set(train.patient_windows[:, 2])) == 5

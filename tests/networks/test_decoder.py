@@ -91,38 +91,11 @@ def test_decoder_is_the_last_steps_of_the_slow_network(settings, steps, kind):
     np.testing.assert_allclose(sequence, [whole[-hours:] for _, whole in expected], atol=1e-5)
 
 
-def test_lengths_grow_to_63_steps():
-    steps, lengths = tf.zeros([1, 1, 64]), []
-    for convolution in build_decoder().convolutions:
-        steps = tf.zeros([1, convolution(steps).shape[1], 64])
-        lengths.append(steps.shape[1])
-    assert lengths == [17, 33, 41, 49, 53, 57, 59, 61, 62, 63]
-
-
 def test_xla_equals_eager():
     decoder, representations = build_decoder(2), random_representations(2)
     compiled = tf.function(decoder, jit_compile=True)
     for found, expected in zip(compiled(representations), decoder(representations), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_only_a_linear_output_is_signed():
-    representations = random_representations(3, samples=50)
-    _, linear = build_decoder(3)(representations)
-    _, rectified = build_decoder(3, RectifiedDecoder)(representations)
-    assert np.mean(linear.numpy() < 0) > 0.2
-    assert np.all(rectified.numpy() >= 0)
-    assert np.any(rectified.numpy() > 0)
-
-
-@pytest.mark.parametrize("kind", [Decoder, RectifiedDecoder])
-def test_every_weight_has_a_gradient(kind):
-    decoder = build_decoder(4, kind)
-    with tf.GradientTape() as tape:
-        static, sequence = decoder(random_representations(4))
-        loss = tf.reduce_sum(static**2) + tf.reduce_sum(sequence**2 * np.arange(DYNAMIC))
-    for weight, gradient in zip(decoder.trainable_weights, tape.gradient(loss, decoder.trainable_weights), strict=True):
-        assert np.abs(gradient).max() > 0, weight.path
 
 
 def test_without_static_columns():

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from tcn import TCN
 
+from layers import randomize
 from ncl_tf.data.windows import every_window
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.fast.encoder import FastEncoder
@@ -12,12 +13,6 @@ from ncl_tf.networks.fast.stays import last_steps
 
 LENGTHS = [1, 3, 30, 2, 75]  # of stays: shorter and longer than windows
 HOUR = np.concatenate([np.arange(length) for length in LENGTHS]).astype(np.int32)
-
-
-def randomize(layer, seed: int) -> None:
-    """All weights random: biases too, since padding must stay zero behind them."""
-    random = np.random.default_rng(seed)
-    layer.set_weights([random.normal(0, 1 / max(1, w.ndim - 1), w.shape) for w in layer.get_weights()])
 
 
 def windows_by_hand(rows: np.ndarray, history: int) -> np.ndarray:
@@ -42,7 +37,7 @@ def test_equals_the_layer_on_windows(kernel_size, dilations, stacks, history):
     options = {"use_skip_connections": False, "use_layer_norm": True, "return_sequences": True}
     tcn = TCN(6, kernel_size, stacks, dilations, **options)
     tcn.build((None, history, 3))
-    randomize(tcn, seed=kernel_size)
+    randomize(tcn, seed=kernel_size)  # biases, too, since padding must stay zero behind them
     rows = np.random.default_rng(1).normal(size=(len(HOUR), 3)).astype(np.float32)
     expected = tcn(windows_by_hand(rows, history))[:, -1].numpy()
     assert np.abs(expected).max() > 0.1

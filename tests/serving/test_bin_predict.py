@@ -136,24 +136,6 @@ def test_many_hours_are_scored_in_batches_of_whole_stays(model, stays, monkeypat
     np.testing.assert_allclose(predict.score_raw(model, *part).probabilities, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("column", "cells", "named"),
-    [
-        (0, ["inf"], "line 3, column HR & a number, or NaN & 'inf'"),
-        (35, ["2"], "line 3, column Gender & one of 0, 1, or NaN & '2'"),
-        (39, ["1"], "line 3, column ICULOS & got 1 after"),
-        (40, [], "line 3 & 41 cells & got 40"),
-    ],
-)
-def test_errors_name_the_place_in_a_bad_file(model, stays, tmp_path, column, cells, named):
-    path = sorted(stays.iterdir())[1]
-    header, first, row, *rows = [line.split("|") for line in path.read_text().splitlines()]
-    row[column : column + 1] = cells
-    (tmp_path / path.name).write_text("\n".join(map("|".join, [header, first, row, *rows, [""]])))
-    with refused(path.name, named):
-        list(raw.psv_stays([tmp_path], model.dataset)[1])
-
-
 def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_cohort, tmp_path):
     (tmp_path / "hourly.csv").write_text("stay,hour,HR\n1,0,80\n")
     table, other = tmp_path / "hourly.csv", Cohort(mimic_ward_cohort).preprocessor.dataset

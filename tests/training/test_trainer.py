@@ -123,34 +123,21 @@ def test_a_finished_run_is_left_as_it_is(finished, cohort, tmp_path, capfd):
     assert contents(finished) == before
 
 
-def test_another_configuration_or_cohort_is_refused(finished, cohort, mimic_ward_cohort):
-    different = "  alpha = 0.5   (the run has 0.4)", "  encoder.size = 32   (the run has 64)"
-    with refused("holds a run with another configuration", *different) as error:
-        train(finished, cohort, alpha=0.5, **{"encoder.size": 32})
-    assert str(error.value).count("(the run has") == 2
-    with refused("  columns: 42   (the run has 40)", "  cohort_checksum: "):
-        train(finished, mimic_ward_cohort)
-
-
 @pytest.mark.parametrize(
     ("macro", "value", "named"),
     [
         ("alpha", 1.5, ("alpha", "1.5", "0 to 1")),
-        ("alpha", -0.1, ("alpha", "-0.1", "0 to 1")),
         ("alpha", "a", ("momentum_contrast.alpha", "'a'", "float")),
         ("alpha", True, ("momentum_contrast.alpha", "True", "float")),
         ("window", -1, ("SameStayWithin", "window", "-1", "None")),
         ("window", "wide", ("SameStayWithin.window", "'wide'", "float | None")),
-        ("temperature", 0, ("temperature", "above 0")),
         ("temperature", None, ("momentum_contrast.temperature", "None", "float")),
         ("momentum", 1.0, ("momentum", "1.0", "0 to 1")),
-        ("momentum", -0.1, ("momentum", "-0.1", "0 to 1")),
         ("batch_size", 0, ("batch_size", "got 0", "1 to ")),
         ("batch_size", 10**6, ("batch_size", "1000000", "1 to ")),
         ("batch_size", 32.0, ("train.batch_size", "32.0", "int")),
         ("queue_size", 200, ("queue_size", "200", "multiple of the 512 keys")),
         ("queue_size", 65536, ("queue_size", "65536", "training hours")),
-        ("queue_size", 0, ("queue_size", "above 0")),
         ("steps", 0, ("steps", "got 0", "1 or more")),
         ("steps", 1e3, ("train.steps", "1000.0", "int")),
         ("report_every", 0, ("report_every", "got 0", "1 or more")),
@@ -165,14 +152,11 @@ def test_another_configuration_or_cohort_is_refused(finished, cohort, mimic_ward
         ("train.lowest_rate", 0.01, ("lowest_rate 0.01", "highest_rate 0.001", "0 < lowest_rate <= highest_rate")),
         ("augmentation.layers", ["cut"], ("augmentation.layers", "'cut'", "cutout, crop, ")),
         ("augmentation.layers", None, ("augmentation.layers", "None", "a list")),
-        ("momentum_contrast.static_dropout", 1.0, ("StaticDropout", "rate", "1.0")),
-        ("encoder.filters", 0, ("Encoder", "filters", "1 or more")),
         ("encoder.kernel_size", 0, ("Encoder", "kernel_size", "1 or more")),
         ("encoder.size", 0, ("Encoder", "size", "1 or more")),
         ("encoder.stacks", 0, ("Encoder", "stacks", "1 or more")),
         ("encoder.dilations", 5, ("encoder.dilations", "5", "a list")),
         ("encoder.dilations", (), ("Encoder", "dilations", "()", "1 or more")),
-        ("encoder.dilations", (1, 0), ("Encoder", "dilations", "(1, 0)", "1 or more")),
         ("momentum_contrast.neighborhood", "n_w", ("neighborhood", "n_w")),
     ],
 )

@@ -14,10 +14,10 @@ from ncl_tf.data.splits import Split
 from ncl_tf.data.stays import Stays
 
 
-def define_output() -> None:
+def define_output(what: str = "FILE: The cohort file to write.") -> None:
     """Define the flags of the output of all preparation programs; not at import, so that they follow a program's own."""
     cli.group("Output")
-    flags.DEFINE_string("output", None, "PATH: File or folder to write.", required=True)
+    flags.DEFINE_string("output", None, what, required=True)
     flags.DEFINE_bool("overwrite", False, "Replace an output that exists.")
 
 

@@ -1,4 +1,4 @@
-"""Simulates a ward in the file format of a real dataset, to try everything without patient data.
+"""Simulates a ward, an intensive care unit, in the file format of a real dataset, to try everything without patient data.
 
 The same stays, seed and form yield the same bytes, and a smaller ward is the beginning of a larger one. Scores on a simulated
 ward are for checking programs. They do not show which method is better for patients.
@@ -29,7 +29,7 @@ cli.group("What to simulate")
 STAYS = flags.DEFINE_integer("stays", 2000, "N: Number of stays.")
 SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the ward.")
 FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "File format.")
-common.define_output()
+common.define_output("DIR: The folder to write.")
 
 NEXT = {
     "physionet2019": "bin/prepare physionet2019 --source={0} --split=random --output={0}.h5",

@@ -12,38 +12,59 @@ Examples:
   # then look at the result
   bin/cohort describe my_icu.h5
 
+Table:
+
+  stay,hour,HR,MAP,lactate,age,sex,sepsis
+  17,0,88,71,,64,f,0
+  17,1,91,69,1.9,64,f,0
+
 Schema:
 
   name = "my_icu"
-  stay = "stay_id"   # column that identifies the stay
-  hour = "hour"      # column with the hour; also declare it as a channel if the
-                     # model should see it
-  split = "split"    # optional column with train, val or test; see below
+  stay = "stay"      # column that identifies the stay
+  hour = "hour"      # column with the hour
+
+  [[channels]]
+  name = "age"
+  static = true      # known at admission, one value per stay; default: false
+
+  [[channels]]
+  name = "sex"
+  kind = "categorical"   # default: "continuous"
+  static = true
+  levels = ["f", "m"]    # texts or numbers
+
+  [[channels]]
+  name = "hour"      # if the model should see the hour
 
   [[channels]]
   name = "HR"
   low = 10           # optional plausible range; values outside become missing
   high = 300
-  unit = "beats/min" # optional
 
   [[channels]]
-  name = "sex"
-  kind = "categorical"         # default: "continuous"
-  static = true                # known at admission; default: false
-  levels = ["female", "male"]  # texts or numbers
-  spellings = { f = "female", m = "male" }
+  name = "MAP"
+  low = 10
+  high = 200
+
+  [[channels]]
+  name = "lactate"
 
   [[tasks]]
   name = "sepsis"    # labels 0 and 1, empty where unlabelled
 
-  [[tasks]]
-  name = "remaining_hours"
-  kind = "bins"      # a number, predicted as the bin that contains it
-  edges = [24, 48, 72]
+Further keys, all optional:
+
+  split = "split"               # of the schema: column with train, val or test
+  unit = "beats/min"            # of a channel: for readers, not converted
+  spellings = { female = "f" }  # of a categorical channel: other texts
+  kind = "bins"                 # of a task: a number, predicted as its bin
+  edges = [24, 48, 72]          # of a task with bins: the inner edges
 
 Without a split column, the split is random (64 / 16 / 20 %), stratified by whether a stay is ever positive in the first binary
-task. A task named sepsis is also evaluated by the utility of the PhysioNet challenge, whose labels turn positive six hours
-before the onset.
+task. It needs at least 25 stays, three of them positive. It splits by stay: if patients return, add a split column that keeps
+all stays of a patient together. A task named sepsis is also evaluated by the utility of the PhysioNet challenge, whose labels
+turn positive six hours before the onset.
 """
 
 import pathlib

@@ -13,14 +13,8 @@ import pytest
 from trainings import record, reports
 
 OLD = pathlib.Path(__file__).parent / "old_run"
-COMMAND = (
-    "--gin_file=gin/paper/physionet2019/ncl_y.gin",
-    "--gin_file=gin/budgets/smoke.gin",
-    "--gin_param=steps = 40",
-    "--gin_param=encoder.filters = 8",
-    "--gin_param=encoder.size = 8",
-    "--gin_param=seed = 7",
-)
+COMMAND = ["--gin_file=gin/paper/physionet2019/ncl_y.gin", "--gin_file=gin/budgets/smoke.gin"]
+COMMAND += [f"--gin_param={text}" for text in ("steps = 40", "encoder.filters = 8", "encoder.size = 8", "seed = 7")]
 
 
 def test_a_killed_run_of_the_first_version_resumes_and_is_evaluated(tmp_path, run):
@@ -39,6 +33,5 @@ def test_a_killed_run_of_the_first_version_resumes_and_is_evaluated(tmp_path, ru
     assert evaluated.returncode == 0, evaluated.stderr
     result = json.loads((folder / "evaluations" / "sepsis-mlp.json").read_text())
     assert result["metrics"] == pytest.approx(expected["metrics"], rel=1e-4)
-    assert [epoch["loss"] for epoch in result["curve"]] == pytest.approx(
-        [epoch["loss"] for epoch in expected["curve"]], rel=1e-4
-    )
+    found, known = ([epoch["loss"] for epoch in one["curve"]] for one in (result, expected))
+    assert found == pytest.approx(known, rel=1e-4)

@@ -10,18 +10,10 @@ import tiny
 from ncl_tf.data.cohort import Cohort
 from trainings import record
 
-SETTINGS = {
-    "augmentation.layers": ("channel_dropout",),  # one draw by step suffices here
-    "batch_size": 256,
-    "queue_size": 512,
-    "steps": 2,
-    "report_every": 1,
-    "max_epochs": 3,
-    "protocol.batch_size": 256,
-    "protocol.linear_rate": 1e-2,
-    "protocol.mlp_rate": 1e-2,
-    "protocol.fine_tune_rate": 1e-3,
-}
+SETTINGS = {"augmentation.layers": ("channel_dropout",)}  # one draw by step suffices here
+SETTINGS |= {"batch_size": 256, "queue_size": 512, "steps": 2, "report_every": 1, "max_epochs": 3}
+RATES = {"linear_rate": 1e-2, "mlp_rate": 1e-2, "fine_tune_rate": 1e-3}
+SETTINGS |= {f"protocol.{name}": value for name, value in (RATES | {"batch_size": 256}).items()}
 
 
 @pytest.fixture(scope="module")

@@ -288,13 +288,6 @@ def test_bad_requests(reproduced, ward_cohort, mimic_ward_cohort, tmp_path):
     assert make([], None) == []
 
 
-def test_the_program_tells_what_is_wrong(tmp_path, run):
-    ended = run("bin/figures", "--figure=alpha", f"--runs={tmp_path}", f"--output={tmp_path}")
-    assert ended.returncode == 1
-    assert re.search("--figure .*tsne.* 'alpha'", ended.stderr)
-    assert all(name in run("bin/figures", "--help").stdout for name in NAMES)
-
-
 def test_evenly_spread():
     groups = dict.fromkeys("abcdefghijk", 0)
     assert list(evenly(groups, 5)) == ["a", "c", "f", "i", "k"]

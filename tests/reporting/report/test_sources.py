@@ -168,11 +168,8 @@ def test_the_best_row_of_a_table_is_the_one_with_the_highest_mean(plan):
 
 def test_rows_that_tables_share_are_counted_once_and_end_to_end_is_not_fine_tuned(plan):
     sources = Sources([plan])
-    row, shared = (
-        table_row("end_to_end", 1111, 0.09),
-        map(paper.load_table, ("physionet2019", "fine_tuning_physionet2019")),
-    )
-    sources.folders[0].comparisons = tuple(Comparison(table, [row]) for table in shared)
+    row, shared = table_row("end_to_end", 1111, 0.09), ("physionet2019", "fine_tuning_physionet2019")
+    sources.folders[0].comparisons = tuple(Comparison(paper.load_table(name), [row]) for name in shared)
     ((result, compared),) = summary.best_results(sources).values()
     assert (result.who, compared) == ("End-to-End with MLP head", 1)
 

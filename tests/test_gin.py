@@ -15,7 +15,7 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.methods import authors
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWithin
-from ncl_tf.training import config, factories, plans, trainer
+from ncl_tf.training import config, early_stopping, factories, schedules, trainer
 from ncl_tf.training.distribution import Alone
 
 FILES = sorted(str(path.relative_to(config.GIN_FOLDER)) for path in config.GIN_FOLDER.rglob("*.gin"))
@@ -114,7 +114,7 @@ def test_a_papers_file_builds_its_row(name, cohorts):
 
 
 def rates(bound: dict) -> keras.optimizers.schedules.LearningRateSchedule:
-    return plans.schedule(bound["steps"], bound["warmup"], bound["lowest_rate"], bound["highest_rate"])
+    return schedules.schedule(bound["steps"], bound["warmup"], bound["lowest_rate"], bound["highest_rate"])
 
 
 def test_learning_rate_is_the_papers():
@@ -143,7 +143,7 @@ def test_a_papers_file_trains_two_steps(name, files, cohorts):
     cohort = cohorts[name.split("/")[0]]
     model, bound = build(f"paper/{name}.gin", *files, "budgets/smoke.gin", cohort=cohort, **TINY)
     windows = Windows(cohort["train"], model.window_hours)
-    plans.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
+    schedules.check_sizes(model, windows.hours, bound["batch_size"], bound["steps"], bound["report_every"])
     assert bound["steps"] == 2
     fit_two_steps(model, windows.training(bound["batch_size"], bound["seed"]), cohort)
     enqueued = 2 * bound["batch_size"] * (1 if isinstance(model, authors.OtherViewKeys) else 2)
@@ -172,7 +172,7 @@ def test_an_end_to_end_file_builds_and_trains_two_steps(name, cohorts):
     assert model.early_stopping.rate == 1e-3
     assert model.head.kind == "linear"
     model, bound = build(f"paper/{name}.gin", cohort=cohort, **{"encoder.filters": 8})
-    assert model.early_stopping == plans.EarlyStopping(1e-5, 2048, patience=20, max_epochs=1000)
+    assert model.early_stopping == early_stopping.EarlyStopping(1e-5, 2048, patience=20, max_epochs=1000)
     assert (cohort.tasks[model.task].name, model.head.kind) == (task, "mlp")
     labels = cohort["train"].labels[:, model.task]
     share = np.nanmean(labels)

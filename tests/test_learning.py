@@ -16,7 +16,7 @@ from ncl_tf.evaluation.heads import LabelledSamples, embedder, fit, predictor
 from ncl_tf.networks.heads import Head, class_weights
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
-from ncl_tf.training.plans import SeparateEpochs
+from ncl_tf.training.early_stopping import SeparateEpochs
 from trainings import reports
 
 SMALL = ["steps = 120", "batch_size = 128", "queue_size = 4096", "history = 24", "jit_compile = False"]

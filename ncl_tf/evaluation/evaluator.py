@@ -17,8 +17,8 @@ from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head
 from ncl_tf.runs import TrainingFolder
+from ncl_tf.training.early_stopping import SeparateEpochs
 from ncl_tf.training.loop import FitResult, OnReport
-from ncl_tf.training.plans import SeparateEpochs
 from ncl_tf.training.protocol import Protocol, check_classes, labelled_rows, labelled_training, limited_batch
 
 

@@ -13,8 +13,9 @@ from ncl_tf.data.windows import Windows, shuffled
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import cross_entropy
 from ncl_tf.runs import TrainingFolder, Unsaved
+from ncl_tf.training.clock import Clock
+from ncl_tf.training.early_stopping import Best, SeparateEpochs
 from ncl_tf.training.loop import FitResult, OnReport, Report, learn
-from ncl_tf.training.plans import Best, Clock, SeparateEpochs
 
 BATCHES_AT_ONCE = 32  # of an epoch, before the progress bar moves
 Progress = Callable[[range, str], Iterable[int]]  # wraps parts of long work, named by the text, for a progress bar

@@ -14,7 +14,7 @@ from ncl_tf.data.windows import Batch
 from ncl_tf.networks.encoder import Encoder, Means, Samples
 
 if TYPE_CHECKING:
-    from ncl_tf.training.plans import EarlyStopping
+    from ncl_tf.training.early_stopping import EarlyStopping
 
 
 class Step(NamedTuple):

@@ -13,7 +13,7 @@ from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import cross_entropy
 
 if TYPE_CHECKING:
-    from ncl_tf.training.plans import EarlyStopping
+    from ncl_tf.training.early_stopping import EarlyStopping
 
 
 class CrossEntropy(NamedTuple):

@@ -8,6 +8,7 @@ start-up entries of the queue (`ncl_tf.objective.losses.membership`). A neighbor
         return anchors.hour[:, None] % 2 == keys.hour[None, :] % 2
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -137,5 +138,9 @@ def check(neighborhood: Neighborhood) -> None:
 
 
 def compares_labels(neighborhood: Neighborhood) -> bool:
-    """Return whether the neighborhood is n_Y or contains it."""
-    return isinstance(neighborhood, SameLabel) or any(map(compares_labels, getattr(neighborhood, "neighborhoods", ())))
+    """Return whether the membership of any of a few samples, of two stays, depends on their labels."""
+    samples = itertools.product((0, 1), (0, 1, 30), (-1, 0, 1))
+    labelled = Attributes(*(tf.constant(values, tf.int32) for values in zip(*samples, strict=True)))
+    alike = labelled._replace(label=tf.zeros_like(labelled.label))
+    members = [tf.cast(neighborhood(attributes, attributes), tf.float32) for attributes in (labelled, alike)]
+    return bool(tf.reduce_any(members[0] != members[1]))

@@ -1,6 +1,5 @@
 """The run store: directories of trainings, what they hold and what ran them. Imports no TensorFlow."""
 
-from ncl_tf.runs.checkpoints import checksum, named_variables
 from ncl_tf.runs.configuration import bindings
 from ncl_tf.runs.environment import code_version, environment
 from ncl_tf.runs.evaluation import EvaluationFolder
@@ -8,6 +7,7 @@ from ncl_tf.runs.folder import TrainingFolder, Unsaved
 from ncl_tf.runs.output import OutputFolder
 from ncl_tf.runs.run import Run
 from ncl_tf.runs.store import StoredRun
+from ncl_tf.runs.variables import checksum, named_variables
 
 __all__ = [
     "EvaluationFolder",

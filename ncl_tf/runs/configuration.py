@@ -9,6 +9,8 @@ import re
 from collections.abc import Container, Mapping
 from typing import Any
 
+from ncl_tf.errors import InputError
+
 # Bindings, macros and configurables that were renamed: old name -> new name.
 RENAMED: dict[str, str] = {"encoder.static_dropout": "momentum_contrast.static_dropout"}
 # Bindings that earlier versions did not have, with the value that they amounted to. Where such a binding refers to a macro
@@ -55,7 +57,10 @@ def upgraded(config: Mapping[str, str]) -> dict[str, str]:
 
 def read_configuration(path: pathlib.Path) -> str:
     """Read a run's configuration as text that today's gin configurables accept."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: must be the gin file that the run was trained with ({error})") from error
     imports = re.findall(r"^(?:import|from) .*", text, re.MULTILINE)
     return "\n".join([*imports, *(f"{name} = {value}" for name, value in bindings(text).items()), ""])
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from ncl_tf import files
 from ncl_tf.errors import InputError
-from ncl_tf.runs.checkpoints import HasVariables, assign, named_variables
 from ncl_tf.runs.environment import environment
+from ncl_tf.runs.variables import HasVariables, assign, named_variables
 
 KEPT_CHECKPOINTS = 2
 
@@ -82,14 +82,12 @@ class TrainingFolder:
             self.save(continued=[*self.record.get("continued", []), {"step": step, **environment()}])
         path = self.folder / "metrics.jsonl"
         if self.writes and path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            whole = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
-            files.write_text(path, "".join(whole))
+            kept = [report for report in read_reports(path) if report["step"] <= step]
+            files.write_text(path, "".join(json.dumps(report) + "\n" for report in kept))
 
     def reports(self) -> list[dict[str, float]]:
         """Return the lines of metrics.jsonl."""
-        path = self.folder / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        return read_reports(self.folder / "metrics.jsonl")
 
     @property
     def checkpoints(self) -> list[pathlib.Path]:
@@ -145,6 +143,15 @@ class TrainingFolder:
             assign(values, path, *parts)
             return int(path.stem.split("-")[1])
         return 0
+
+
+def read_reports(path: pathlib.Path) -> list[dict[str, float]]:
+    """Read the whole lines of metrics.jsonl; an interrupted write leaves half a line at the end."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if path.exists() else []
+    try:
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+    except ValueError as error:
+        raise InputError(f"{path}: each line must be a JSON object ({error}); remove the lines that are not") from error
 
 
 class Unsaved(TrainingFolder):

@@ -11,7 +11,6 @@ evaluations/NAME/             while it is made, also progress.json, metrics.json
 import ast
 import dataclasses
 import functools
-import json
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from ncl_tf import files
 from ncl_tf.errors import InputError
 from ncl_tf.runs.configuration import bindings, read_configuration, upgraded_evaluation
+from ncl_tf.runs.folder import read_reports
 
 
 class MissingCohortError(InputError):
@@ -90,20 +90,21 @@ class StoredRun:
         return read_configuration(self.folder / "config.gin")
 
     def setting(self, name: str) -> Any:
-        """The value of a macro; None if the configuration has none of that name."""
-        return ast.literal_eval(self.config[name]) if name in self.config else None
+        """The value of a macro or binding; None if the configuration has none of that name."""
+        value = self.config.get(name)
+        while value and value.startswith("%"):
+            value = self.config.get(value[1:])
+        return ast.literal_eval(value) if value else None
 
     @property
     def total_steps(self) -> int | None:
         """How many steps the training has; None where early stopping decides."""
-        return None if self.config.get("train.method") == "@end_to_end" else self.setting("steps")
+        return None if self.config.get("train.method") == "@end_to_end" else self.setting("train.steps")
 
     @property
     def reports(self) -> list[dict[str, float]]:
         """The lines of metrics.jsonl; of a run that is being trained, the whole ones."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return read_reports(self.folder / "metrics.jsonl")
 
     @property
     def encoder(self) -> pathlib.Path | None:

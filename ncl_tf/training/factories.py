@@ -27,7 +27,7 @@ from ncl_tf.objective import neighborhoods
 from ncl_tf.objective.fast.losses import FastObjective
 from ncl_tf.objective.losses import Objective
 from ncl_tf.objective.neighborhoods import Neighborhood, compares_labels
-from ncl_tf.training.plans import EarlyStopping
+from ncl_tf.training.early_stopping import EarlyStopping
 from ncl_tf.training.protocol import Protocol, labelled_training, limited_batch
 
 

@@ -10,7 +10,9 @@ import keras
 
 from ncl_tf.errors import InputError
 from ncl_tf.runs import TrainingFolder
-from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
+from ncl_tf.training.clock import Clock
+from ncl_tf.training.early_stopping import Best, EarlyStopping
+from ncl_tf.training.schedules import FixedSteps
 
 Report = dict[str, float]
 OnReport = Callable[[int, Report], None]  # takes the step and what was reported after it

@@ -17,10 +17,12 @@ from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.runs import Run, bindings, checksum
+from ncl_tf.training.clock import Clock
 from ncl_tf.training.distribution import Alone
+from ncl_tf.training.early_stopping import Best, EarlyStopping
 from ncl_tf.training.factories import typed
 from ncl_tf.training.loop import Report, learn
-from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps
+from ncl_tf.training.schedules import FixedSteps
 
 
 @gin.configurable(denylist=["run", "gather", "export"])
@@ -53,7 +55,7 @@ def train(
         cohort: path of the cohort file.
         method: makes the model from the cohort, the seed and `fast`.
         budget: name of the budget, for the record.
-        steps, batch_size, warmup, lowest_rate, highest_rate, report_every: see `ncl_tf.training.plans.FixedSteps`.
+        steps, batch_size, warmup, lowest_rate, highest_rate, report_every: see `ncl_tf.training.schedules.FixedSteps`.
         seed: of initial weights, order of samples, views and queue.
         max_minutes: wall time after which the training ends as if it had come to its end; None: no cap.
         fast: the exact fast forms of encoder and objective instead of the readable ones.

@@ -10,7 +10,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import LabelledSamples, embedder, fit, mean_loss, predictor
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head, class_weights, cross_entropy
-from ncl_tf.training.plans import SeparateEpochs
+from ncl_tf.training.early_stopping import SeparateEpochs
 
 
 def built(kind: str, classes: int, size: int, seed: int = 0) -> keras.Model:

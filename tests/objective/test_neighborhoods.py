@@ -5,7 +5,15 @@ import pytest
 import tensorflow as tf
 
 from ncl_tf.errors import InputError
-from ncl_tf.objective.neighborhoods import Attributes, DecayingWithin, Intersection, SameLabel, SameStayWithin, Union
+from ncl_tf.objective.neighborhoods import (
+    Attributes,
+    DecayingWithin,
+    Intersection,
+    SameLabel,
+    SameStayWithin,
+    Union,
+    compares_labels,
+)
 
 
 def random_attributes(seed: int, size: int) -> Attributes:
@@ -76,6 +84,19 @@ def test_a_plain_function_combines():
     anchors, keys = random_attributes(0, 11), random_attributes(1, 13)
     expected = pairwise(anchors, keys, lambda *x: within_4(*x) and (x[1] - x[4]) % 2 == 0)
     np.testing.assert_array_equal(Intersection(SameStayWithin(4), same_parity)(anchors, keys), expected)
+
+
+def test_neighborhoods_that_compare_labels_are_known_by_what_they_return():
+    def same_label_in_other_stays(anchors, keys):
+        return (anchors.label[:, None] == keys.label) & (anchors.stay[:, None] != keys.stay)
+
+    def early_hours(anchors, keys):
+        return (anchors.hour[:, None] < 3) & (keys.hour < 3)
+
+    for neighborhood in (SameLabel(), Intersection(SameStayWithin(4), SameLabel()), same_label_in_other_stays):
+        assert compares_labels(neighborhood)
+    for neighborhood in (SameStayWithin(4), DecayingWithin(3), Union(SameStayWithin(None), early_hours), early_hours):
+        assert not compares_labels(neighborhood)
 
 
 def test_repr_reads_like_its_construction():

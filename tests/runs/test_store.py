@@ -57,10 +57,19 @@ def test_a_run_that_is_being_trained(tmp_path):
     assert (run.reports, run.config, run.encoder, run.evaluations, run.total_steps) == ([], {}, None, (), None)
     (tmp_path / "metrics.jsonl").write_text('{"step": 2}\n{"step": 4}\n{"st')
     assert run.reports == [{"step": 2}, {"step": 4}]
-    (tmp_path / "config.gin").write_text("steps = 20\ntrain.method = @momentum_contrast\n")
-    assert StoredRun(tmp_path).total_steps == 20
-    (tmp_path / "config.gin").write_text("steps = 20\ntrain.method = @end_to_end\n")
-    assert StoredRun(tmp_path).total_steps is None
+    (tmp_path / "config.gin").write_bytes(b"\xff")
+    with refused("config.gin"):
+        run.configuration  # noqa: B018
+    for config, expected in {
+        "train.steps = %steps\nsteps = 20\ntrain.method = @momentum_contrast\n": 20,
+        "train.steps = 30\nsteps = 20\ntrain.method = @momentum_contrast\n": 30,
+        "train.steps = %steps\nsteps = 20\ntrain.method = @end_to_end\n": None,
+    }.items():
+        (tmp_path / "config.gin").write_text(config)
+        assert StoredRun(tmp_path).total_steps == expected
+    (tmp_path / "metrics.jsonl").write_text('{"step": 2}\n\0\0\n')
+    with refused("metrics.jsonl", "JSON object"):
+        run.reports  # noqa: B018
 
 
 def opened(path: pathlib.Path) -> types.SimpleNamespace:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from ncl_tf.errors import InputError
-from ncl_tf.training import plans
+from ncl_tf.training import schedules
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1000, 0.1), (600, 0.25), (7, 0.0), (2, 0.1), (5, 1.0)])
 def test_schedule_is_linear_then_a_cosine(steps, warmup):
     low, high, rising = 1e-5, 1e-3, round(warmup * steps)
-    rate = plans.schedule(steps, warmup, low, high)
+    rate = schedules.schedule(steps, warmup, low, high)
     for step in range(0, steps, max(steps // 50, 1)):
         if step < rising:
             expected = low + (high - low) * step / rising
@@ -38,7 +38,7 @@ def test_advice_on_the_queue_is_good_advice(keys_per_sample):
         model = sizes(queue_size, keys_per_sample)
         for _ in range(3):
             try:
-                plans.check_sizes(model, hours, batch_size, steps=1, report_every=1)
+                schedules.check_sizes(model, hours, batch_size, steps=1, report_every=1)
                 break
             except InputError as error:
                 batch = re.search(r"batch_size must be 1 to (\d+)", str(error))
@@ -60,5 +60,5 @@ def test_advice_on_the_queue_is_good_advice(keys_per_sample):
 
 
 def test_a_queue_that_suits_is_taken_as_it_is():
-    plans.check_sizes(sizes(65536, 2), 992_732, 2048, 25_000, 250)
-    plans.check_sizes(sizes(0, 0), 100, 100, 1, 1)  # a method without queue
+    schedules.check_sizes(sizes(65536, 2), 992_732, 2048, 25_000, 250)
+    schedules.check_sizes(sizes(0, 0), 100, 100, 1, 1)  # a method without queue

@@ -18,9 +18,10 @@ from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method, Step
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
+from ncl_tf.training.clock import Clock
 from ncl_tf.training.distribution import Alone
 from ncl_tf.training.loop import learn
-from ncl_tf.training.plans import Clock, FixedSteps
+from ncl_tf.training.schedules import FixedSteps
 from refusals import refused
 from trainings import assert_same_bits, checkpoints, contents, interrupted, record, reports, state
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from ncl_tf.errors import InputError
-from ncl_tf.training.plans import Best, Clock, EarlyStopping, FixedSteps, SeparateEpochs
+from ncl_tf.training.clock import Clock
+from ncl_tf.training.early_stopping import Best, EarlyStopping, SeparateEpochs
+from ncl_tf.training.schedules import FixedSteps
 
 
 def small_model(seed: int) -> keras.Model:

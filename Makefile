@@ -40,7 +40,7 @@ test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ra
 	$(BIN)/pytest -m slow
 
 tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from results/
-	$(BIN)/python -m ncl_tf.reporting.documents
+	$(BIN)/python -m docs.tables
 
 docs: $(VENV)/.installed  ## draw the pictures and build the documentation into site/; after `make quickstart`, with new screenshots
 	$(BIN)/python -m docs.pictures

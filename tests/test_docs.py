@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ncl_tf.reporting import documents
+from docs import tables
 from processes import ROOT, finish, flags_of, start
 
-TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in documents.pages()}
+TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in tables.pages()}
 LINKING = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
 COLUMNS, README_LINES = 120, 170
 MADE = ["physionet2019_laptop", "limited_labels_physionet2019_laptop", "headline", "variants", "choices", "benchmarks"]
@@ -159,7 +159,7 @@ def test_commands_name_targets_of_make():
 
 @pytest.mark.parametrize("page", TEXTS)
 def test_tables_are_made_from_results(page):
-    assert documents.fill(TEXTS[page], ROOT / "results") == TEXTS[page]
+    assert tables.fill(TEXTS[page], ROOT / "results") == TEXTS[page]
 
 
 def test_all_tables_are_shown():

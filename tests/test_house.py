@@ -23,7 +23,7 @@ FOREIGN = "keras|tensorflow|gin|ray|tcn"
 @functools.cache
 def modules() -> dict[str, ast.Module]:
     """Parse all programs and modules, tests aside, by path."""
-    paths = [path for folder in ("ncl_tf", "data_prep", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    paths = [path for folder in ("ncl_tf", "data_prep", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py")]
     paths += [path for path in (ROOT / "bin").iterdir() if path.is_file()]
     return {str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(paths)}
 

@@ -7,8 +7,8 @@ import statistics
 
 import pytest
 
+from docs import tables
 from ncl_tf.paper import settings
-from ncl_tf.reporting import documents
 from processes import ROOT
 
 RESULTS = ROOT / "results"
@@ -17,7 +17,7 @@ METRICS = ("auprc", "auroc", "utility")
 
 def made(name: str, results: pathlib.Path = RESULTS) -> str:
     """Make the table of that name in an empty document."""
-    return documents.fill(f"<!-- {name}: from results/ -->\n<!-- end -->", results)
+    return tables.fill(f"<!-- {name}: from results/ -->\n<!-- end -->", results)
 
 
 def line(name: str, *start: str) -> list[str]:
@@ -35,7 +35,7 @@ def stored(pattern: str) -> list[dict[str, float]]:
 
 def test_a_table_is_made_from_results(tmp_path: pathlib.Path) -> None:
     block = "before\n<!-- physionet2019_laptop: from results/ -->\n\n<!-- end -->\nafter"
-    assert documents.fill(block, tmp_path) == block  # no results yet
+    assert tables.fill(block, tmp_path) == block  # no results yet
     path = tmp_path / "physionet2019_laptop" / "cl-seed1111" / "sepsis-mlp.json"
     config = settings.configured(("gin/paper/physionet2019/cl.gin", "gin/budgets/laptop.gin"), ())
     path.parent.mkdir(parents=True)
@@ -45,14 +45,14 @@ def test_a_table_is_made_from_results(tmp_path: pathlib.Path) -> None:
     result |= {"protocol": {"patience": 20, "max_epochs": 1000}, "best_epoch": 980, "stopped_by_budget": False}
     result |= {"config": config | {"batch_size": "256", "report_every": "1", "rate": "0.1"}}
     path.write_text(json.dumps(result))
-    built = documents.fill(block, tmp_path)
+    built = tables.fill(block, tmp_path)
     assert "| CL | 1 | **9.0** | 9.5 ± 0.4 | **80.0** | 80.2 ± 0.4 | **30.0** | 29.7 ± 1.0 |" in built
     assert "or the budget's: CL batch_size = 256, rate = 0.1.)" in built  # what decides about no figure does not count
-    assert documents.fill(built, tmp_path) == built
+    assert tables.fill(built, tmp_path) == built
     for change in ({"metrics": metrics | {"auprc": 0.091}}, {"best_epoch": 981}):
         path.write_text(json.dumps(result | change))
-        assert documents.fill(built, tmp_path) != built
-    assert "| **9.0**† | 9.5" in documents.fill(built, tmp_path)  # epochs were up before patience was
+        assert tables.fill(built, tmp_path) != built
+    assert "| **9.0**† | 9.5" in tables.fill(built, tmp_path)  # epochs were up before patience was
 
 
 def test_the_headline_is_the_mean_and_deviation_over_seeds() -> None:

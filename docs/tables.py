@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ncl_tf import files
-from ncl_tf.paper import compare, plan, tables
+from ncl_tf.paper import compare, plan
 from ncl_tf.paper import results as paper_results
+from ncl_tf.paper import tables as paper_tables
 from ncl_tf.runs.configuration import bindings
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 MAIN = "physionet2019_laptop"
 HEADLINE = ("cl", "ncl_w", "end_to_end", "ncl_y")
 AUTHORS = "gin/authors_code.gin"
@@ -46,7 +47,7 @@ def fill(text: str, results: pathlib.Path) -> str:
     """Make every table of a document anew between `<!-- NAME: ... -->` and `<!-- end -->`."""
     makers: dict[str, Callable[[pathlib.Path], str]] = {
         f"{table}_{budget}": functools.partial(reproduced, table, budget)
-        for table in tables.names()
+        for table in paper_tables.names()
         for budget in plan.budgets()
     }
     for maker in (headline, variants, choices, benchmarks, rates, sizes):
@@ -60,7 +61,7 @@ def fill(text: str, results: pathlib.Path) -> str:
 
 def reproduced(name: str, budget: str, results: pathlib.Path) -> str:
     """A table of the paper with the results of `bin/reproduce`, from results/DATASET_BUDGET; empty where there are none."""
-    table = tables.load_table(name)
+    table = paper_tables.load_table(name)
     rows = paper_results.rows(results / f"{table.dataset}_{budget}", table)
     if not rows:
         return ""
@@ -70,7 +71,7 @@ def reproduced(name: str, budget: str, results: pathlib.Path) -> str:
 
 def headline(results: pathlib.Path) -> str:
     """The results on PhysioNet 2019 that a reader wants first: four methods with the MLP head, beside the paper's."""
-    table = tables.load_table("physionet2019").narrowed(list(HEADLINE), ["mlp"])
+    table = paper_tables.load_table("physionet2019").narrowed(list(HEADLINE), ["mlp"])
     comparison = compare.Comparison(table, paper_results.rows(results / MAIN, table))
     note = "PhysioNet 2019, test split, MLP head, x 100, mean ± std over seeds. Ours: laptop budget"
     dagger = "; †: time or epochs ran out" * any(cell.stopped_by_budget for cell in comparison.cells.values())
@@ -90,7 +91,9 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
     for labels, task, head in lines:
         kind = (f"{labels:.0%}", task.replace("_", " "), compare.HEAD_TITLES[head])
         for row in comparison.rows:
-            cells = [comparison.cells.get((row.name, tables.Column(task, metric, head, labels))) for metric in metrics]
+            cells = [
+                comparison.cells.get((row.name, paper_tables.Column(task, metric, head, labels))) for metric in metrics
+            ]
             seeds = {cell.seeds for cell in cells if cell and cell.values}
             if not seeds:
                 continue
@@ -105,7 +108,7 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
 
 def variants(results: pathlib.Path) -> str:
     """Single runs with other settings than the laptop budget's, beside the same seed at that budget and the paper."""
-    table = tables.load_table("physionet2019")
+    table = paper_tables.load_table("physionet2019")
     found: dict[tuple, dict[str, dict]] = {}  # row and seed -> setting -> head -> metrics
     for folder in (results / MAIN, *sorted(results.glob(f"{MAIN}_*"))):
         for result in paper_results.rows(folder, table):
@@ -215,7 +218,7 @@ def _seconds_and_memory(row: dict[str, Any], form: str) -> str:
     return f"{row[f'{form} s']:.3g} s{memory}"
 
 
-def _figure(figure: tables.PaperFigure | None) -> str:
+def _figure(figure: paper_tables.PaperFigure | None) -> str:
     return figure.text() if figure else ""
 
 

@@ -76,7 +76,6 @@ def test_a_frozen_evaluation_is_complete_and_true(ncl_w, linear, ward_cohort):
     assert low <= metrics["auroc"] <= high
     assert metrics["auroc"] == pytest.approx(roc_auc_score(labels, found["probability_1"]))
     assert metrics["auprc"] == pytest.approx(average_precision_score(labels, found["probability_1"]))
-    assert "utility" in metrics
     windows = Windows(data["test"], 48).gather(tf.range(60))["window"]
     classifier = tf.saved_model.load(ncl_w / LINEAR / "1")
     probabilities = classifier.predict(windows)["probabilities"]

@@ -1,10 +1,15 @@
 """The PhysioNet utility against the published definition, hour by hour, and by hand."""
 
+import types
+
 import numpy as np
 import pytest
 
+from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.evaluator import Evaluator
 from ncl_tf.evaluation.utility import hourly_utilities, stay_utilities, utility
+from ncl_tf.training.protocol import Protocol
 
 
 def literal_utility(labels: list[int], alarms: list[bool]) -> float:
@@ -52,6 +57,17 @@ def random_stays(seed: int, stays: int) -> list[list[int]]:
         first = (length, 0, late, anywhere, anywhere)[number % 5]
         labels.append([int(hour >= first) for hour in range(length)])
     return labels
+
+
+def test_an_evaluation_counts_the_hours_of_each_stay(ward_cohort):
+    cohort = Cohort(ward_cohort)
+    split = cohort["test"]
+    predictions = np.random.default_rng(1).dirichlet([1, 1], len(split.data))
+    evaluator = Evaluator(cohort, "sepsis", Protocol({"linear": 1e-2}), seed=1)
+    scores, _ = evaluator.score(types.SimpleNamespace(predict=lambda name: predictions), "test")
+    columns = split.labels[:, 0].astype(int), predictions[:, 1] > 0.5
+    labels, alarms = ([part.tolist() for part in np.split(c, split.patient_windows[1:, 0])] for c in columns)
+    assert scores["metrics"]["utility"] == pytest.approx(literal_normalized(labels, alarms))
 
 
 def stacked(stays: list[list]) -> tuple[np.ndarray, np.ndarray]:

@@ -60,10 +60,9 @@ def random_stays(seed: int, stays: int) -> list[list[int]]:
 
 
 def test_an_evaluation_counts_the_hours_of_each_stay(ward_cohort):
-    cohort = Cohort(ward_cohort)
-    split = cohort["test"]
+    evaluator = Evaluator(Cohort(ward_cohort), "sepsis", Protocol({"linear": 1e-2}), seed=1)
+    split = evaluator.cohort["test"]
     predictions = np.random.default_rng(1).dirichlet([1, 1], len(split.data))
-    evaluator = Evaluator(cohort, "sepsis", Protocol({"linear": 1e-2}), seed=1)
     scores, _ = evaluator.score(types.SimpleNamespace(predict=lambda name: predictions), "test")
     columns = split.labels[:, 0].astype(int), predictions[:, 1] > 0.5
     labels, alarms = ([part.tolist() for part in np.split(c, split.patient_windows[1:, 0])] for c in columns)

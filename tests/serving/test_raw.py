@@ -52,13 +52,13 @@ def small() -> RawPreprocessor:
 
 def test_by_hand(small):
     """An implausible value is carried forward and then missing: it hides the plausible one before it."""
-    values = [[1, 0, 90, NAN], [NAN, 1, 400, 4], [NAN, 2, NAN, NAN], [NAN, 3, 70, 5]]
+    values = [[1, 0, 90, NAN], [NAN, 1, 400, 4], [NAN, 2, NAN, NAN], [NAN, 3, 10, 5]]  # 10 and 300 are plausible
     values += [[NAN, 6, NAN, NAN], [0, 7, 300, 3]]  # another stay, of whose first hour nothing is known
     expected = [
         [1, -1.0, 1, 0, 0, 0],
         [1, -0.5, 0, 0, 1, 0],
         [1, 0.0, 0, 0, 1, 0],
-        [1, 0.5, -1, 0, 0, 1],
+        [1, 0.5, -7, 0, 0, 1],
         [0, 2.0, 0, 0, 0, 0],
         [0, 2.5, 22, 1, 0, 0],
     ]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ncl_tf.data.declaration import Channel, Dataset
+from ncl_tf.data.observations import last_measured
 from ncl_tf.data.stays import Stays
 
 
@@ -23,9 +24,7 @@ def _for_each_channel(function: Callable[[int], None], dataset: Dataset) -> None
 
 def last_observed(values: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
     """Fill one channel [hours] forward within each stay; hours before the first measurement stay NaN."""
-    source = np.where(np.isnan(values), 0, np.arange(len(values), dtype=np.int32))
-    source[first_rows] = first_rows  # nothing is carried over from the stay before
-    return values[np.maximum.accumulate(source)]
+    return values[last_measured(values, first_rows)]
 
 
 def plausible(values: np.ndarray, channel: Channel) -> np.ndarray:

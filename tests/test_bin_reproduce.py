@@ -129,9 +129,16 @@ def test_run_again_it_does_nothing(outputs, ward_cohort, run):
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"6 jobs, 6 done; time left: about 0 s.*\n", done.stderr)  # none ended, as none was started
     assert (ran(), tables(output)) == (before, made)
-    shown = run(*command("", ward_cohort, output, *THREE_ROWS, "--only_print")[1:])
+    shown = run(*command("", ward_cohort, output, *THREE_ROWS, "--only_print", "--verbose")[1:])
     assert shown.stdout.count("done  bin/") == 6
     assert "6 jobs, 6 done; time left: about 0 s" in shown.stdout
+    shown = run(*command("", ward_cohort, output, *THREE_ROWS, "--seeds=2", "--only_print")[1:])
+    lines = [re.split(r"  +", line) for line in shown.stdout.splitlines()]
+    assert lines[0] == ["row", "trained", "evaluated", "time left"]
+    assert [line[:3] for line in lines[1:4]] == [
+        [row, "1 of 2", "1 of 2"] for row in ("seq2seq_ae", "cl", "end_to_end-head_mlp")
+    ]
+    assert lines[4][0].startswith("12 jobs, 6 done; time left: about ")
 
 
 def test_killed_midway_it_makes_the_same_row(outputs):

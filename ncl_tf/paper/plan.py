@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
@@ -75,13 +76,18 @@ class Plan:
         """Refuse settings that bin/train would refuse, and a folder that is for another cohort, budget or parameters, or
         holds results of others; then write the plan into the folder, or add to it.
         """
-        facts = {"cohort_checksum": self.cohort.checksum, "budget": self.budget}
-        facts |= {"gin_files": self.gin_files, "gin_params": self.gin_params}
-        self.output.check(facts)
+        facts = self.check_folder()
         self._check_settings()
         if write:
             parts = {"methods": [row.name for row in self.table.rows], "heads": self.table.heads, "seeds": self.seeds}
             self.output.write_plan(facts, self.table.name, parts)
+
+    def check_folder(self) -> dict[str, Any]:
+        """Refuse a folder that is for another cohort, budget or parameters, and return what the plan depends on."""
+        facts = {"cohort_checksum": self.cohort.checksum, "budget": self.budget}
+        facts |= {"gin_files": self.gin_files, "gin_params": self.gin_params}
+        self.output.check(facts)
+        return facts
 
     def _check_settings(self) -> None:
         """Refuse bindings of what rows set, what bin/train would refuse, and results that stand for runs but are of other

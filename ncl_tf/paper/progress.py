@@ -26,14 +26,14 @@ def state(job: Job) -> str:
     return f"step {step}" + (f" of {total}" if (total := StoredRun(job.run_dir).total_steps) else "")
 
 
-def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
+def seconds_left(jobs: Iterable[Job], slots: int, wanted: Iterable[Job] | None = None) -> float | None:
     """Estimate the time left by the jobs and steps that are done; None as long as nothing is known about some kind of job.
 
     A job is taken to last as long as finished ones of its kind: the same method's, or else any training's or evaluation's.
+    `wanted` are the jobs whose time is estimated; None: all.
     """
-    done, to_do = [], []
-    for job in jobs:
-        (done if job.done() else to_do).append(job)
+    done = [job for job in jobs if job.done()]
+    to_do = [job for job in (jobs if wanted is None else wanted) if not job.done()]
     finished: dict[str, list[float]] = {}
     for job in done:
         for kind in _kinds(job):
@@ -51,9 +51,13 @@ def seconds_left(jobs: Iterable[Job], slots: int) -> float | None:
 
 def _kinds(job: Job) -> list[str]:
     """List the kinds of a job, from the most alike to any of the program."""
-    method = re.sub(r"-seed\d+.*", "", job.name)
     fine_tuned = " fine-tuned" if "--fine_tune" in job.arguments else ""
-    return [f"{job.program} {method}{fine_tuned}", f"{job.program}{fine_tuned}"]
+    return [f"{job.program} {_row(job)}{fine_tuned}", f"{job.program}{fine_tuned}"]
+
+
+def _row(job: Job) -> str:
+    """Name what a job has in common with those of other seeds: its method and settings."""
+    return re.sub(r"-seed\d+.*", "", job.name)
 
 
 def _seconds(job: Job) -> float:
@@ -82,11 +86,30 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def print_jobs(jobs: list[Job], slots: int) -> None:
-    """Print every job with its state, and the time left."""
-    for job in jobs:
-        print(f"{state(job):>20}  {job.command}")
+def print_jobs(jobs: list[Job], slots: int, commands: bool = False) -> None:
+    """Print what is done and what is left of each row, or every job with its command; then the time left."""
+    if commands:
+        for job in jobs:
+            print(f"{state(job):>20}  {job.command}")
+    else:
+        print_rows(jobs, slots)
     print(summary(jobs, slots))
+
+
+def print_rows(jobs: list[Job], slots: int) -> None:
+    """Print a line for each row: trainings and evaluations that are done of all, the steps of one under way, the time left."""
+    rows: dict[str, list[Job]] = {}
+    for job in jobs:
+        rows.setdefault(_row(job), []).append(job)
+    width = max(map(len, rows))
+    print(f"{'row':<{width}}  {'trained':>10}  {'evaluated':>10}  {'time left':>12}")
+    for row, own in rows.items():
+        trainings, evaluations = ([job for job in own if bool(job.output) == made] for made in (False, True))
+        counts = (f"{sum(job.done() for job in some)} of {len(some)}" for some in (trainings, evaluations))
+        left = seconds_left(jobs, slots, own)
+        steps = [f"{job.name}: {now}" for job in trainings if (now := state(job)).startswith("step")]
+        cells = [*(f"{count:>10}" for count in counts), f"{'unknown' if left is None else duration(left):>12}", *steps]
+        print("  ".join([f"{row:<{width}}", *cells]))
 
 
 def summary(jobs: list[Job], slots: int) -> str:

@@ -213,6 +213,12 @@ def test_states_and_time_left_by_hand(cohorts, tmp_path, capsys):
     assert progress.seconds_left(jobs, slots=1) == pytest.approx(left)
     assert progress.seconds_left(jobs, slots=2) == pytest.approx(left / 2)
     progress.print_jobs(jobs, slots=1)
+    rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[1:3] == [
+        ["cl", "1 of 2", "1 of 2", "2 min"],  # 100 + 10 s
+        ["ncl_w", "0 of 2", "0 of 2", "5 min", "ncl_w-seed1111: step 250 of 1000"],  # 180 + 100 + 2 * 10 s
+    ]
+    progress.print_jobs(jobs, slots=1, commands=True)
     shown = capsys.readouterr().out
     assert "8 jobs, 2 done; time left: about 7 min" in shown
     assert f"step 250 of 1000  {jobs[2].command}" in shown

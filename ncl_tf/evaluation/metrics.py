@@ -39,7 +39,7 @@ def binary_metrics(
         auroc and auprc (average precision), exact; auroc_1000 and auprc_1000, over 1000 thresholds as in
         `keras.metrics.AUC`; accuracy; brier (mean squared error of the probability); prevalence; utility if asked for.
     """
-    probabilities, positive = _check_binary(probabilities, labels)
+    probabilities, positive = check_binary(probabilities, labels)
     called = probabilities > ALARM
     metrics = {
         "auroc": sklearn_metrics.roc_auc_score(positive, probabilities),
@@ -148,7 +148,7 @@ def binary_by_stay(
 
     Scores are sorted once; a resample then costs one cumulative sum over the hours. Arguments as in `binary_metrics`.
     """
-    probabilities, positive = _check_binary(probabilities, labels)
+    probabilities, positive = check_binary(probabilities, labels)
     stay, stays = stay_of_hours(lengths, len(positive)), len(lengths)
     called = probabilities > ALARM
     right, squared_error = (np.bincount(stay, w, stays) for w in (called == positive, (probabilities - positive) ** 2))
@@ -212,14 +212,16 @@ def multiclass_by_stay(probabilities: np.ndarray, classes: np.ndarray, lengths: 
     return metrics
 
 
-def _check_binary(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return probabilities as float64 [H] and labels as bool [H], both checked."""
+def check_binary(
+    probabilities: np.ndarray, labels: np.ndarray, purpose: str = "AUROC and AUPRC"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities as float64 [H] and labels as bool [H], both checked; `purpose` needs both classes."""
     positive = check_labels(labels)
     probabilities = _check_probabilities(probabilities, positive.shape)
     missing = [str(label) for label, there in ((0, not positive.all()), (1, positive.any())) if not there]
     if missing:
         raise InputError(
-            f"hours must be of both classes for AUROC and AUPRC, got {len(positive)} hours without label "
+            f"hours must be of both classes for {purpose}, got {len(positive)} hours without label "
             f"{' or '.join(missing)}"
         )
     return probabilities, positive

@@ -280,12 +280,13 @@ def test_a_papers_file_begins_with_its_command_its_time_and_the_papers_figures(n
 
 def test_budgets_are_what_they_say():
     sizes = {}
-    for budget in ("paper", "paper_quarter", "laptop", "smoke"):
+    for budget in ("paper", "paper_quarter", "desktop", "laptop", "search", "smoke"):
         bound = load("paper/physionet2019/cl.gin", f"budgets/{budget}.gin")
         assert bound["budget"] == budget
         sizes[budget] = bound["steps"], bound["batch_size"], config.macro("queue_size")
     assert sizes["paper"] == (25000, 2048, 65536)
     assert sizes["paper_quarter"] == (6250, 2048, 65536)
+    assert (sizes["desktop"], sizes["search"]) == ((48000, 128, 16384), (6000, 128, 16384))
     assert sizes["smoke"][0] == 2
 
 

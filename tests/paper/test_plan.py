@@ -175,7 +175,7 @@ def test_a_folder_is_for_one_cohort_and_budget_and_may_grow(cohorts, tmp_path):
 
 
 def test_bad_requests(cohorts, tmp_path):
-    with refused("budget", "laptop, paper, paper_quarter, smoke", "'huge'"):
+    with refused("budget", "desktop, laptop, paper, paper_quarter, search, smoke", "'huge'"):
         make("physionet2019", cohorts, tmp_path, budget="huge")
     for seeds in (0, -1, 21, "", "three", "1.5", "1,2", "1111,1112", "2222,2222"):
         with refused("--seeds", "1 to 20", "1111,2222,", f"got {seeds}"):

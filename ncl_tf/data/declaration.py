@@ -11,6 +11,12 @@ from ncl_tf.errors import InputError
 
 CHANNEL_KINDS = ("continuous", "categorical")
 TASK_KINDS = ("binary", "bins")
+# What a task's labels announce, by its name. Cohort files do not hold it, so that their bytes stay as they always were.
+# Hours by which labels turn positive before the onset, and hours before it in which a warning is timely:
+# sepsis: both as in the PhysioNet challenge of 2019; decompensation: death within 24 hours.
+_ONSET_LEADS = {"sepsis": 6, "decompensation": 24}
+_WARNING_HORIZONS = {"sepsis": 12, "decompensation": 24}
+_OTHER_HORIZON = 12
 _LARGEST = float(np.finfo(np.float32).max)  # numbers are stored as float32, and NaN and infinity are none
 
 
@@ -125,6 +131,21 @@ class Task:
     def classes(self) -> int:
         """Number of classes."""
         return len(self.edges) + 1 if self.kind == "bins" else 2
+
+    @property
+    def onset_lead(self) -> int:
+        """Hours from the first positive hour of an event until its onset; 0 if nothing else is known of the task."""
+        return _ONSET_LEADS.get(self.name, 0)
+
+    @property
+    def warning_horizon(self) -> int:
+        """Hours before the onset of an event in which an alarm is a timely warning, unless a user says otherwise."""
+        return _WARNING_HORIZONS.get(self.name, _OTHER_HORIZON)
+
+    @property
+    def has_utility(self) -> bool:
+        """Whether the utility of the PhysioNet challenge of 2019 is meant for its labels."""
+        return self.kind == "binary" and self.name == "sepsis"
 
     def classify(self, labels: np.ndarray) -> np.ndarray:
         """Class of each label [hours] as int32; -1 where unlabelled (NaN)."""

@@ -122,10 +122,9 @@ class Evaluator:
             scores = metrics.multiclass_metrics(probabilities, classes)
             by_stay = metrics.multiclass_by_stay(probabilities, classes, lengths)
             return {"metrics": scores, "intervals": metrics.bootstrap(by_stay, len(lengths))}, predictions
-        utility = self.task.name == "sepsis"
         positive = probabilities[:, 1].astype(np.float64)
-        scores = metrics.binary_metrics(positive, classes, lengths, utility=utility)
-        by_stay = metrics.binary_by_stay(positive, classes, lengths, utility=utility)
+        scores = metrics.binary_metrics(positive, classes, lengths, utility=self.task.has_utility)
+        by_stay = metrics.binary_by_stay(positive, classes, lengths, utility=self.task.has_utility)
         return {
             "metrics": scores,
             "intervals": metrics.bootstrap(by_stay, len(lengths)),

@@ -20,7 +20,6 @@ import shlex
 
 from absl import flags
 
-from data_prep import common
 from ncl_tf import cli
 from ncl_tf.data.simulator.ward import FORMS, write_ward
 from ncl_tf.data.sources.common import progress
@@ -29,7 +28,9 @@ cli.group("What to simulate")
 STAYS = flags.DEFINE_integer("stays", 2000, "N: Number of stays.")
 SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the ward.")
 FORM = flags.DEFINE_enum("form", "physionet2019", list(FORMS), "File format.")
-common.define_output("DIR: The folder to write.")
+cli.group("Output")
+OUTPUT = flags.DEFINE_string("output", None, "DIR: The folder to write.", required=True)
+OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace an output that exists.")
 
 NEXT = {
     "physionet2019": "bin/prepare physionet2019 --source={0} --split=random --output={0}.h5",
@@ -39,10 +40,10 @@ POSITIVE = {"physionet2019": "septic", "mimic3_benchmark": "fatal"}
 
 
 def main() -> None:
-    output = flags.FLAGS.output.rstrip("/")
+    output = OUTPUT.value.rstrip("/")
     # The delay lets bad flags fail before the bar shows.
     with progress(None, "simulating", total=STAYS.value, delay=0.1) as bar:
-        ward = write_ward(STAYS.value, SEED.value, pathlib.Path(output), FORM.value, bar.update, flags.FLAGS.overwrite)
+        ward = write_ward(STAYS.value, SEED.value, pathlib.Path(output), FORM.value, bar.update, OVERWRITE.value)
     print(
         f"{ward['stays']:,} stays, {ward['hours']:,} hours, {ward['positive_stays']:,} {POSITIVE[FORM.value]} stays, "
         f"{ward['positive_hours']:,} positive hours ({ward['positive_hours'] / ward['hours']:.1%})"

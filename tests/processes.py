@@ -12,8 +12,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def flags_of(command: str) -> set[str]:
     """Find the flags of a program in its source: flags_of("bin/train"), flags_of("bin/prepare table")."""
     program, *source = command.split()
-    paths = [program, *(f"data_prep/{name}.py" for name in [*source, "common"] if program == "bin/prepare" and source)]
+    paths = [program, *(f"data_prep/{name}.py" for name in source if program == "bin/prepare")]
     text = "".join((ROOT / path).read_text(encoding="utf-8") for path in paths)
+    if "import common" in text:
+        text += (ROOT / "data_prep/common.py").read_text(encoding="utf-8")
     return set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text))
 
 

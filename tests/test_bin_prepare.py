@@ -14,6 +14,7 @@ import h5py
 import pytest
 
 from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.raw_file import RawFile
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.splits import SPLITS
 from processes import ROOT, finish, start, wait_for
@@ -100,6 +101,29 @@ def test_table(run, small_table, tmp_path):
     assert sorted(stay for split in SPLITS for stay in cohort[split].stay_names) == sorted(map(str, range(40)))
     described = prepare(run, "bin/cohort", "describe", output).stdout
     assert "ill: positive stays" in described and "HR" in described
+
+
+def test_raw_rows_are_kept_on_request_and_change_nothing_else(run, small_table, tmp_path):
+    plain, kept = tmp_path / "plain.h5", tmp_path / "kept.h5"
+    prepare(run, "bin/prepare", "table", *small_table, f"--output={plain}")
+    command = ["bin/prepare", "table", *small_table, "--keep_raw", f"--output={kept}"]
+    result = prepare(run, *command)
+    raw = tmp_path / "kept.raw.h5"
+    assert f"written: {kept}, {raw}" in result.stdout
+    assert kept.read_bytes() == plain.read_bytes()
+    assert not (tmp_path / "plain.raw.h5").exists()
+    train = RawFile(Cohort(kept))["train"]
+    expected = [60 + int(stay) + hour for stay in train.names for hour in range(3)]
+    assert train.values[:, 0].tolist() == expected
+
+    kept.unlink()
+    before = raw.read_bytes()
+    again = run(*command)
+    assert again.returncode == 1
+    assert f"error: {raw}: exists already; pass --overwrite" in again.stderr
+    assert not kept.exists() and raw.read_bytes() == before
+    prepare(run, *command, "--overwrite")
+    assert kept.exists() and raw.read_bytes() == before
 
 
 def test_bad_input(run, small_table, tmp_path):

@@ -1,0 +1,87 @@
+"""The raw rows of a cohort: what was measured and when, before filling, cleaning and scaling.
+
+Beside the cohort FILE.h5 lies FILE.raw.h5, if it is wanted: HDF5 with `raw/{train,val,test}` float32 [hours, channels], NaN where
+nothing was measured, row by row the cohort's `data`, and attribute `channels` on the group. Attributes of the file:
+`format_version` and `cohort_checksum`, the SHA-256 of the cohort file.
+"""
+
+import pathlib
+
+import h5py
+import numpy as np
+
+from ncl_tf import files
+from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.declaration import Dataset
+from ncl_tf.data.splits import SPLITS, Split
+from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
+
+RAW_VERSION = 1
+ROWS_PER_CHUNK = 16384
+
+
+def raw_path(cohort: pathlib.Path) -> pathlib.Path:
+    """Name the file of a cohort's raw rows: ward.raw.h5 for ward.h5."""
+    return cohort.with_name(f"{cohort.name.removesuffix('.h5')}.raw.h5")
+
+
+def write_raw_file(cohort: pathlib.Path, dataset: Dataset, stays: Stays, split: Split) -> pathlib.Path:
+    """Write the raw rows of the stays that a cohort file was written from, atomically; return the path."""
+    path = raw_path(cohort)
+    with files.atomic_path(path) as partial, h5py.File(partial, "w") as file:
+        for name in SPLITS:
+            rows = stays.values[stays.rows(split[name])]
+            chunks = (min(ROWS_PER_CHUNK, len(rows)), 1)  # a channel's values, which are mostly NaN, compress well
+            file.create_dataset(f"raw/{name}", data=rows, chunks=chunks, compression="gzip", compression_opts=1)
+        file["raw"].attrs["channels"] = [channel.name for channel in dataset.channels]
+        file.attrs.update({"format_version": RAW_VERSION, "cohort_checksum": files.sha256(cohort)})
+    return path
+
+
+class RawFile:
+    """The raw rows of a cohort, opened for reading; splits are read when first asked for.
+
+    Attributes:
+        path: the file.
+        dataset: declares the channels.
+    """
+
+    def __init__(self, cohort: Cohort) -> None:
+        self.path = raw_path(cohort.path)
+        if not self.path.exists():
+            raise InputError(
+                f"{self.path}: no such file; these features need the raw rows of {cohort.path}. Prepare it again with "
+                "--keep_raw --overwrite: bin/prepare then writes them beside the same cohort file"
+            )
+        try:
+            with h5py.File(self.path, "r") as file:
+                version, checksum = (file.attrs.get(name, "none") for name in ("format_version", "cohort_checksum"))
+                channels = [str(name) for name in file["raw"].attrs["channels"]]
+        except (OSError, KeyError) as error:
+            raise InputError(f"{self.path}: must be a file that bin/prepare --keep_raw wrote ({error})") from error
+        if version != RAW_VERSION:
+            raise InputError(f"{self.path}: format_version must be {RAW_VERSION}, got {version}; update ncl_tf")
+        if checksum != cohort.checksum:
+            raise InputError(
+                f"{self.path}: must hold the raw rows of {cohort.path}, with SHA-256 {cohort.checksum}, got those of "
+                f"{checksum}; prepare the cohort again with --keep_raw --overwrite"
+            )
+        declared = [channel.name for channel in cohort.preprocessor.dataset.channels]
+        if channels != declared:
+            raise InputError(
+                f"{self.path}: channels must be those of {cohort.path}, {', '.join(declared)}, got {', '.join(channels)}"
+            )
+        self.dataset, self._cohort = cohort.preprocessor.dataset, cohort
+
+    def __getitem__(self, split: str) -> Stays:
+        """Read the stays of a split, in the cohort's order, with their raw values."""
+        of_cohort = self._cohort[split]
+        with h5py.File(self.path, "r") as file:
+            values = file[f"raw/{split}"][:]
+        expected = (len(of_cohort.data), len(self.dataset.channels))
+        if values.shape != expected:
+            raise InputError(
+                f"{self.path}: raw/{split} must be {expected}, as the cohort has hours, got {values.shape}"
+            )
+        return Stays(of_cohort.stay_names, of_cohort.lengths, np.asfortranarray(values), of_cohort.labels)

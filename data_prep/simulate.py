@@ -12,7 +12,8 @@ Examples:
   bin/prepare simulate --form=mimic3_benchmark --output=benchmark
 
 By design, patients differ from each other more than illness changes any one of them. So the change from a patient's own past is
-more informative than the last values.
+more informative than the last values. The sicker a patient is, the more often labs are drawn: when and how often something was
+measured is informative, too.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""The simulated ward: reproducible, well-formed, and telling through change rather than through absolute values."""
+"""The simulated ward: reproducible, well-formed, and telling through change and through what is measured when."""
 
 import pathlib
 import subprocess
@@ -174,6 +174,29 @@ def test_change_is_more_informative_than_the_last_hour(ward):
     assert roc_auc_score(label, table.ICULOS) < 0.65
     lengths = table.groupby("stay").size()
     assert 0.35 < roc_auc_score(table.groupby("stay").SepsisLabel.max(), lengths) < 0.65
+
+
+def test_when_and_how_often_something_was_measured_is_informative(ward):
+    table = ward[0]
+    label, measured = table.SepsisLabel.to_numpy(), table[DYNAMIC].notna()
+    ratios = measured[label == 1].mean() / measured[label == 0].mean()
+    assert 1.5 < ratios.pH < 3  # in the challenge, too, about twice as often
+    assert ratios[["BUN", "WBC"]].min() > 1.3 and ratios[["BUN", "WBC"]].max() < ratios.pH
+    assert 1.1 < ratios.Temp < 1.5
+    assert 0.95 < ratios.HR < 1.05  # the monitor is always on
+
+    stays = table.groupby("stay")
+    count = measured.groupby(table.stay).cumsum()
+    hours = stays.cumcount()
+    since = measured.mul(hours + 1, axis=0).where(measured).groupby(table.stay).ffill().rsub(hours + 1, axis=0)
+    last_hour = np.hstack([stays[DYNAMIC].ffill(), table[COLUMNS[34:40]]])
+    with_observations = np.hstack([last_hour, (1 / (1 + since)).fillna(0), np.log1p(count)])
+    numbers = table.stay.str[1:].astype(int).to_numpy()
+    last, observed = (
+        np.mean([held_out_auroc(features, label, numbers % 2 == half) for half in (0, 1)])
+        for features in (last_hour, with_observations)
+    )
+    assert observed > last + 0.02
 
 
 def test_benchmark_lists(benchmark):

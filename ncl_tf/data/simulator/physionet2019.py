@@ -22,12 +22,21 @@ class Measured(NamedTuple):
     decimals: int
 
 
-# Hourly rate of each panel in a stay that has it. The monitor is always on but for gaps.
+class Panel(NamedTuple):
+    """What is measured together: its hourly rate in a well patient, and what illness 1 adds, relative to that."""
+
+    rate: float
+    worry: float
+
+
+# The monitor is always on but for gaps. The sicker a patient is, the more often nurses look, and the more is sent to
+# the laboratory: blood gases with lactate above all. The rates are of stays that have the panel.
 PANELS = {
-    "monitor": 0.93, "nurse": 0.36, "ventilator": 0.24,
-    "gas": 0.16, "chemistry": 0.08, "glucose": 0.11, "count": 0.08, "coagulation": 0.06, "liver": 0.05,
+    "monitor": Panel(0.93, 0), "nurse": Panel(0.34, 0.3), "ventilator": Panel(0.22, 0.5),
+    "gas": Panel(0.12, 2), "chemistry": Panel(0.07, 1), "glucose": Panel(0.1, 0.5), "count": Panel(0.07, 1),
+    "coagulation": Panel(0.052, 1), "liver": Panel(0.042, 1.2),
 }  # fmt: skip
-BEDSIDE = ("monitor", "nurse", "ventilator")  # as often by night as by day, whatever the patient's state
+BEDSIDE = ("nurse", "ventilator")  # as often by night as by day
 CHANNELS = {
     "HR": Measured("monitor", 0.985, 1, 0),
     "O2Sat": Measured("monitor", 0.945, 1, 0),
@@ -124,17 +133,22 @@ def _courses(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarr
 def _measured(rng: np.random.Generator, illness: np.ndarray, clock: np.ndarray) -> dict[str, np.ndarray]:
     """{channel: [stays, hours] whether it is measured}. Channels of one panel are measured together.
 
-    Labs are drawn on admission, in the early morning and, more often the more ill the patient is, in between.
+    Measurements are informative: they become more frequent as a patient worsens (`PANELS`). Labs are drawn on
+    admission and in the early morning, too.
     """
     count, hours = illness.shape
-    eagerness = (1 + 0.5 * illness) * np.where((clock >= 4) & (clock < 7), 3.5, 0.6) + 3 * (np.arange(hours) < 2)
+    routine = np.where((clock >= 4) & (clock < 7), 3.5, 0.6)
+    admission = 3 * (np.arange(hours) < 2)
     taken, depth = {}, {}
-    for panel, rate in PANELS.items():
-        depth[panel] = rng.random((count, 1))  # how far down its list of channels this stay's panel goes
-        if panel == "monitor":  # gaps last some hours
-            taken[panel] = NormalDist().inv_cdf(rate) > noise(rng, (hours, count), 0.6).T
+    for name, panel in PANELS.items():
+        depth[name] = rng.random((count, 1))  # how far down its list of channels this stay's panel goes
+        if name == "monitor":  # gaps last some hours
+            taken[name] = NormalDist().inv_cdf(panel.rate) > noise(rng, (hours, count), 0.6).T
         else:
-            taken[panel] = rng.random((count, hours)) < rate * (1 if panel in BEDSIDE else eagerness)
+            often = 1 + panel.worry * illness
+            if name not in BEDSIDE:
+                often = often * routine + admission
+            taken[name] = rng.random((count, hours)) < panel.rate * often
     return {
         name: taken[how.panel] & (depth[how.panel] < how.ever) & (rng.random((count, hours)) < how.share)
         for name, how in CHANNELS.items()

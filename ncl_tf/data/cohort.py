@@ -3,7 +3,8 @@
 HDF5. `data/{train,val,test}` float32 [hours, columns] with attribute `columns` on the group; `labels/{...}` float32
 [hours, tasks], NaN where unlabelled, attribute `tasks`; `patient_windows/{...}` int32 [stays, 3] = first row, last row
 (included), stay id; `stay_names/{...}` the source's identifiers. The first three groups are what the authors' loader reads,
-so files can be exchanged with their code in both directions. Attributes of the file, not known to it: `format_version`,
+so files can be exchanged with their code in both directions. `subjects/{...}`, only where patients are known: the patient of
+each stay. Attributes of the file, not known to it: `format_version`,
 `dataset`, `static_columns`, `preprocessor` (JSON, with the declaration), `source_checksum`, `channel_statistics` (JSON),
 `simulated` (only where that is true).
 """
@@ -21,7 +22,7 @@ from ncl_tf import files
 from ncl_tf.data.datasets import LENGTH_OF_STAY_EDGES, MIMIC3_BENCHMARK, PHYSIONET2019
 from ncl_tf.data.declaration import Dataset, Task
 from ncl_tf.data.preprocessing import Preprocessor, clean
-from ncl_tf.data.splits import SPLITS, Split
+from ncl_tf.data.splits import SPLITS, Split, check_subjects
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
@@ -38,6 +39,7 @@ class SplitData:
       classes: [hours, tasks] int32, the class of each label; -1 where unlabelled.
       patient_windows: [stays, 3] int32: first row, last row (included), stay id.
       stay_names: [stays] the source's identifiers.
+      subjects: [stays] the patient whom each stay is of; None if the cohort does not say.
     """
 
     data: np.ndarray
@@ -45,6 +47,7 @@ class SplitData:
     classes: np.ndarray
     patient_windows: np.ndarray
     stay_names: np.ndarray
+    subjects: np.ndarray | None = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -141,6 +144,7 @@ class Cohort:
             windows = file[f"patient_windows/{split}"][:].astype(np.int32, copy=False)
             stays = {name: file[f"patient_windows/{name}"][:, 2] for name in SPLITS}
             names = _texts(file[f"stay_names/{split}"][:]) if "stay_names" in file else windows[:, 2].astype(str)
+            subjects = np.asarray(_texts(file[f"subjects/{split}"][:])) if "subjects" in file else None
         labels = labels.reshape(len(labels), -1)
         starts = np.append(0, windows[:, 1] + 1)  # where each stay must begin, and the end of the last one
         if not np.array_equal(starts, np.append(windows[:, 0], len(data))) or len(labels) != len(data):
@@ -153,7 +157,7 @@ class Cohort:
             before = sum(len(stays[name]) for name in SPLITS[: SPLITS.index(split)])
             windows[:, 2] = before + np.arange(len(windows))
         classes = np.stack([task.classify(labels[:, i]) for i, task in enumerate(self.tasks)], axis=1)
-        return SplitData(data, labels, classes, windows, np.asarray(names))
+        return SplitData(data, labels, classes, windows, np.asarray(names), subjects)
 
     def task(self, name: str) -> tuple[int, Task]:
         """Look up a task by its name: its position among the labels and its declaration."""
@@ -172,6 +176,8 @@ class Cohort:
 
 def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, source_checksum: str) -> None:
     """Clean the stays, fit the preprocessor on the training split, transform and write all splits atomically."""
+    if stays.subjects is not None:
+        check_subjects(split, stays.names, stays.subjects)
     cleaned = clean(dataset, stays)
     preprocessor = Preprocessor.fit(dataset, cleaned, split["train"])
     table = preprocessor.transform(cleaned)
@@ -184,9 +190,9 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
             file[f"data/{name}"] = table[rows]
             file[f"labels/{name}"] = stays.labels[rows]
             file[f"patient_windows/{name}"] = windows.astype(np.int32)
-            file.create_dataset(
-                f"stay_names/{name}", data=np.char.encode(stays.names[split[name]].astype(str), "utf-8")
-            )
+            file[f"stay_names/{name}"] = np.char.encode(stays.names[split[name]].astype(str), "utf-8")
+            if stays.subjects is not None:
+                file[f"subjects/{name}"] = np.char.encode(stays.subjects[split[name]].astype(str), "utf-8")
         file["data"].attrs["columns"] = dataset.columns
         file["labels"].attrs["tasks"] = [task.name for task in dataset.tasks]
         file.attrs.update(

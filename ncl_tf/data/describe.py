@@ -18,6 +18,8 @@ def counts(cohort: Cohort) -> dict[str, dict[str, tuple[int, ...]]]:
             "hours": tuple(len(split.data) for split in splits),
         }
     }
+    if splits[0].subjects is not None:
+        table[""]["patients"] = tuple(len(np.unique(split.subjects)) for split in splits)
     for position, task in enumerate(cohort.tasks):
         labels = [split.labels[:, position] for split in splits]
         table[task.name] = {"labelled hours": tuple(int((~np.isnan(label)).sum()) for label in labels)}

@@ -84,4 +84,10 @@ class RawFile:
             raise InputError(
                 f"{self.path}: raw/{split} must be {expected}, as the cohort has hours, got {values.shape}"
             )
-        return Stays(of_cohort.stay_names, of_cohort.lengths, np.asfortranarray(values), of_cohort.labels)
+        return Stays(
+            of_cohort.stay_names,
+            of_cohort.lengths,
+            np.asfortranarray(values),
+            of_cohort.labels,
+            subjects=of_cohort.subjects,
+        )

@@ -9,18 +9,43 @@ SPLITS = ("train", "val", "test")
 Split = dict[str, np.ndarray]  # split -> indices of its stays, rising
 
 
-def random_split(stratum: np.ndarray, seed: int) -> Split:
-    """Split stays at random into 64 / 16 / 20 %, each with the same share of every stratum [stays], such as ever septic."""
-    rare = np.unique(stratum, return_counts=True)[1].min()
-    if len(stratum) < 25 or rare < 3:
+def random_split(positive: np.ndarray, seed: int, subjects: np.ndarray | None = None) -> Split:
+    """Split stays at random into 64 / 16 / 20 %, each with the same share of `positive` [stays] bool, such as ever septic.
+
+    With `subjects` [stays], the patient of each stay, patients are split instead: all stays of one fall into one split, and one
+    is positive if any of their stays is.
+    """
+    if subjects is None:
+        return _stratified(positive, seed, "stays")
+    patient = np.unique(subjects, return_inverse=True)[1]
+    split = _stratified(np.bincount(patient, weights=positive) > 0, seed, "patients")
+    return {name: np.flatnonzero(np.isin(patient, part)) for name, part in split.items()}
+
+
+def _stratified(positive: np.ndarray, seed: int, units: str) -> Split:
+    """Split stays or patients, as the word `units` says, for `random_split`."""
+    total, positives = len(positive), int(positive.sum())
+    if total < 25 or min(positives, total - positives) in (1, 2):
         raise InputError(
-            f"a stratified random split must have at least 25 stays and 3 in each stratum, got {len(stratum)} stays, the "
-            f"rarer stratum has {rare}"
+            f"a random split must have at least 25 {units}, at least 3 of them ever positive and 3 never (or all alike), got "
+            f"{total} {units}, {positives} of them ever positive"
         )
-    index = np.arange(len(stratum))
-    rest, test = _four_to_one(index, stratum, seed)
-    train, val = _four_to_one(rest, stratum, seed)
+    rest, test = _four_to_one(np.arange(total), positive, seed)
+    train, val = _four_to_one(rest, positive, seed)
     return {"train": np.sort(train), "val": np.sort(val), "test": np.sort(test)}
+
+
+def check_subjects(split: Split, names: np.ndarray, subjects: np.ndarray) -> None:
+    """Refuse a split that has stays of one patient in two parts; stays have `names` and `subjects` [stays]."""
+    seen: dict[str, tuple[str, str]] = {}  # subject -> the split and name of a stay
+    for part, stays in split.items():
+        for stay in stays:
+            before, other = seen.setdefault(subjects[stay], (part, names[stay]))
+            if before != part:
+                raise InputError(
+                    f"all stays of a patient must be in one split, got patient {subjects[stay]} with stay {other} in {before} "
+                    f"and stay {names[stay]} in {part}"
+                )
 
 
 def check_published(names: np.ndarray) -> None:

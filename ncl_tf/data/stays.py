@@ -20,6 +20,7 @@ class Stays:
         Column-major, since cleaning and scaling go channel by channel.
       labels: [hours, tasks] float32, NaN where unlabelled.
       simulated: whether they come from the simulator, so that no real patient is behind them.
+      subjects: [stays] the patient whom each stay is of; None if the source does not say.
     """
 
     names: np.ndarray
@@ -27,6 +28,7 @@ class Stays:
     values: np.ndarray
     labels: np.ndarray
     simulated: bool = False
+    subjects: np.ndarray | None = None
 
     @classmethod
     def from_rows(

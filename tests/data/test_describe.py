@@ -13,6 +13,7 @@ from ncl_tf.data.describe import counts, describe
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS, random_split
 from ncl_tf.data.stays import Stays
+from refusals import refused
 
 
 def test_counts_equal_loops(mimic_ward_cohort):
@@ -29,6 +30,25 @@ def test_counts_equal_loops(mimic_ward_cohort):
             assert table["length_of_stay"]["labelled hours"][column] == sum(x == x for x in labels[:, 1])
     assert "positive hours" not in table["length_of_stay"]
     assert table["decompensation"]["positive hours"][0] > 0
+
+
+def test_patients_are_counted_beside_stays_where_they_are_known(ward, ward_cohort, tmp_path):
+    """Three stays per patient; and a file that does not know them has no such row."""
+    stays, _ = physionet2019.read_stays([ward])
+    stays.subjects = np.arange(len(stays.names)) // 3
+    positive = stays.ever_positive()
+    split = random_split(positive, 0, stays.subjects)
+    write_cohort(tmp_path / "patients.h5", PHYSIONET2019, stays, split, "")
+    patients = [str(len({index // 3 for index in split[name]})) for name in SPLITS]
+    row = re.search(r"^stays .*\nhours .*\npatients +(.*)$", describe(tmp_path / "patients.h5"), re.MULTILINE)
+    assert row[1].split() == patients
+    assert sum(map(int, patients)) == 24
+    assert Cohort(tmp_path / "patients.h5")["val"].subjects.tolist() == [str(index // 3) for index in split["val"]]
+    assert "patients" not in describe(ward_cohort)
+    assert Cohort(ward_cohort)["val"].subjects is None
+    with refused("must be in one split, got patient"):
+        write_cohort(tmp_path / "shared.h5", PHYSIONET2019, stays, random_split(positive, 0), "")
+    assert not (tmp_path / "shared.h5").exists()
 
 
 def test_text_has_the_counts_beside_the_paper_only_where_the_stays_are_split_as_there(ward_cohort, tmp_path):

@@ -33,17 +33,17 @@ def test_counts_equal_loops(mimic_ward_cohort):
 
 
 def test_patients_are_counted_beside_stays_where_they_are_known(ward, ward_cohort, tmp_path):
-    """Three stays per patient; and a file that does not know them has no such row."""
+    """Two stays per patient; and a file that does not know them has no such row."""
     stays, _ = physionet2019.read_stays([ward])
-    stays.subjects = np.arange(len(stays.names)) // 3
+    stays.subjects = np.arange(len(stays.names)) // 2
     positive = stays.ever_positive()
     split = random_split(positive, 0, stays.subjects)
     write_cohort(tmp_path / "patients.h5", PHYSIONET2019, stays, split, "")
-    patients = [str(len({index // 3 for index in split[name]})) for name in SPLITS]
+    patients = [str(len({index // 2 for index in split[name]})) for name in SPLITS]
     row = re.search(r"^stays .*\nhours .*\npatients +(.*)$", describe(tmp_path / "patients.h5"), re.MULTILINE)
     assert row[1].split() == patients
-    assert sum(map(int, patients)) == 24
-    assert Cohort(tmp_path / "patients.h5")["val"].subjects.tolist() == [str(index // 3) for index in split["val"]]
+    assert sum(map(int, patients)) == 36
+    assert Cohort(tmp_path / "patients.h5")["val"].subjects.tolist() == [str(index // 2) for index in split["val"]]
     assert "patients" not in describe(ward_cohort)
     assert Cohort(ward_cohort)["val"].subjects is None
     with refused("must be in one split, got patient"):

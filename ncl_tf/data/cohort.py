@@ -190,7 +190,8 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
             file[f"data/{name}"] = table[rows]
             file[f"labels/{name}"] = stays.labels[rows]
             file[f"patient_windows/{name}"] = windows.astype(np.int32)
-            file[f"stay_names/{name}"] = np.char.encode(stays.names[split[name]].astype(str), "utf-8")
+            names = np.char.encode(stays.names[split[name]].astype(str), "utf-8")
+            file.create_dataset(f"stay_names/{name}", data=names)  # file[...] = names would be stored with other bytes
             if stays.subjects is not None:
                 file[f"subjects/{name}"] = np.char.encode(stays.subjects[split[name]].astype(str), "utf-8")
         file["data"].attrs["columns"] = dataset.columns

@@ -6,6 +6,13 @@ import runpy
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
+PROGRAMS = [
+    path.name for path in (HERE / "bin").iterdir() if path.is_file() and path.name != "benchmark"
+]  # needs a checkout
+FOLDERS = {
+    "bin": PROGRAMS,
+    "gin": ["**/*.gin"],
+}  # beside ncl_tf in a checkout; what of them a wheel holds, as ncl_tf/bin, ...
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1"]
 
 setup(
@@ -16,8 +23,17 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     python_requires=">=3.11,<3.14",
-    packages=find_packages(include=["ncl_tf", "ncl_tf.*", "data_prep", "data_prep.*"]),
-    package_data={"ncl_tf.paper": ["*.toml", "tables/*.toml"], "ncl_tf.reporting.report": ["*.html", "*.css", "*.js"]},
+    packages=[
+        *find_packages(include=["ncl_tf", "ncl_tf.*", "data_prep", "data_prep.*"]),
+        *(f"ncl_tf.{name}" for name in FOLDERS),
+    ],
+    package_dir={f"ncl_tf.{name}": name for name in FOLDERS},
+    package_data={
+        "ncl_tf.paper": ["*.toml", "tables/*.toml"],
+        "ncl_tf.reporting.report": ["*.html", "*.css", "*.js"],
+        **{f"ncl_tf.{name}": patterns for name, patterns in FOLDERS.items()},
+    },
+    entry_points={"console_scripts": ["ncl_tf = ncl_tf.command:main"]},
     install_requires=[
         "absl-py>=2.1,<3",
         "gin-config>=0.5,<0.6",

@@ -19,7 +19,9 @@ if python != sys.executable or "GLIBC_TUNABLES" not in os.environ:
     os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     os.execv(python, [python, *sys.orig_argv[1:]])
 
-sys.path[0] = str(ROOT)
+sys.path[0] = str(
+    ROOT if (ROOT / "ncl_tf").is_dir() else ROOT.parent
+)  # of a checkout, or where the package is installed
 
 if not installed:
     sys.exit(

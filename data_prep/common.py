@@ -45,4 +45,4 @@ def write_and_summarize(path: pathlib.Path, dataset: Dataset, stays: Stays, spli
     if len(left_out):
         print(f"left out by the split: {', '.join(stays.names[left_out])}\n")
     print(describe(path, channels=False))
-    print(f"\nwritten: {', '.join(map(str, written))}\nnext: bin/cohort describe {path}")
+    print(cli.named(f"\nwritten: {', '.join(map(str, written))}\nnext: bin/cohort describe {path}"))

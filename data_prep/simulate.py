@@ -49,7 +49,7 @@ def main() -> None:
         f"{ward['stays']:,} stays, {ward['hours']:,} hours, {ward['positive_stays']:,} {POSITIVE[FORM.value]} stays, "
         f"{ward['positive_hours']:,} positive hours ({ward['positive_hours'] / ward['hours']:.1%})"
     )
-    print(f"\nwritten: {output}\nnext: {NEXT[FORM.value].format(shlex.quote(output))}")
+    print(cli.named(f"\nwritten: {output}\nnext: {NEXT[FORM.value].format(shlex.quote(output))}"))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from ncl_tf.errors import InputError
 HELP_FLAGS = {"--help", "-help", "-h", "--helpfull"}
 MOST_COLUMNS, COLUMN_OF_HELP = 100, 26
 
+installed_as = "bin/"  # what stands before a program's name; once installed, `bin/train` is `ncl_tf train`
 _groups: dict[str, int] = {}  # by heading, the number of flags defined before
 
 
@@ -55,12 +56,17 @@ def show(text: str) -> None:
         _drop_output()
 
 
+def named(text: str) -> str:
+    """Name the programs in a text as the user starts them."""
+    return re.sub(r"(?<![\w/.])bin/(?=[a-z])", installed_as, text)
+
+
 def _guarded(main: Callable[..., None], *operands: str) -> int:
     logging.set_verbosity(logging.WARNING)
     try:
         main(*operands)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {named(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -98,7 +104,7 @@ def _fail(message: str, with_examples: bool = False) -> NoReturn:
     """Exit with an error, two commands to try if wanted, and where to read more."""
     commands = re.findall(r"^  bin/(?:.*\\\n)*.*", _paragraphs()[1], re.MULTILINE)
     examples = ["Try:", *commands[:2]] if with_examples else []
-    sys.exit("\n".join([f"error: {message}", *examples, f"Run {_program()} --help for more."]))
+    sys.exit(named("\n".join([f"error: {message}", *examples, f"Run {_program()} --help for more."])))
 
 
 def _nearest(name: str, names: Sequence[str], prefix: str = "") -> str:
@@ -118,7 +124,9 @@ def _reworded(message: str) -> str:
 
 def _program() -> str:
     path = pathlib.Path(sys.argv[0])
-    return f"bin/prepare {path.stem}" if path.suffix else f"bin/{path.name}"
+    if path.name.partition(".")[0] == "ncl_tf":
+        return "ncl_tf"
+    return f"{installed_as}prepare {path.stem}" if path.suffix else f"{installed_as}{path.name}"
 
 
 def _own_flags() -> list[str]:
@@ -173,5 +181,5 @@ def _show_help(full: bool) -> NoReturn:
     ]
     app.define_help_flags()
     others = re.findall(r"^absl\.\w+:(?:\n .*)*", flags.FLAGS.get_help(), re.MULTILINE) if full else []
-    show("\n\n".join([*prose(description), examples, *groups, *prose(notes), *others]))
+    show(named("\n\n".join([*prose(description), examples, *groups, *prose(notes), *others])))
     sys.exit(0)

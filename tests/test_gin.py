@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from ncl_tf import project
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.methods import authors
@@ -18,7 +19,7 @@ from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWith
 from ncl_tf.training import config, early_stopping, factories, schedules, trainer
 from ncl_tf.training.distribution import Alone
 
-FILES = sorted(str(path.relative_to(config.GIN_FOLDER)) for path in config.GIN_FOLDER.rglob("*.gin"))
+FILES = sorted(str(path.relative_to(project.GIN)) for path in project.GIN.rglob("*.gin"))
 TABLES = pathlib.Path(factories.__file__).parents[1] / "paper" / "tables"
 RHO = {"physionet2019": 0.99, "mimic3_benchmark": 0.999}  # paper, section 5.3
 TINY = {"history": 3, "dilations": (2,), "filters": 8, "augmentation.layers": ("noise",)}
@@ -90,7 +91,7 @@ def parts_of(neighborhood) -> list:
 def test_there_is_a_file_for_every_row_and_no_other():
     rows = [*PAPER, *AUTOENCODERS, *END_TO_END]
     assert {file for file in FILES if file.startswith("paper/")} == {f"paper/{name}.gin" for name in rows}
-    assert not list(config.GIN_FOLDER.rglob("*.py"))  # it would shadow gin-config
+    assert not list(project.GIN.rglob("*.py"))  # it would shadow gin-config
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -236,7 +237,7 @@ def test_every_file_parses_is_complete_and_can_be_read_back(file, cohorts):
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_number_carries_its_source(file):
-    lines = (config.GIN_FOLDER / file).read_text(encoding="utf-8").splitlines()
+    lines = (project.GIN / file).read_text(encoding="utf-8").splitlines()
     about = lines[0].startswith("# ") and not file.startswith("paper/")
     for line in lines:
         number = re.match(r"[\w.]+ = .*\d", line.split("#")[0])
@@ -252,7 +253,7 @@ FIGURES = {  # of each dataset, by the name that a gin file or its method has in
 @pytest.mark.parametrize("name", [*PAPER, *AUTOENCODERS, *END_TO_END])
 def test_a_papers_file_begins_with_its_command_its_time_and_the_papers_figures(name):
     dataset, row = name.split("/")
-    text = (config.GIN_FOLDER / "paper" / f"{name}.gin").read_text(encoding="utf-8")
+    text = (project.GIN / "paper" / f"{name}.gin").read_text(encoding="utf-8")
     header = " ".join(line[1:].strip(" \\") for line in text.splitlines() if line.startswith("#"))
     assert f"bin/train --gin_file=gin/paper/{name}.gin --gin_param=\"cohort = '{dataset}.h5'\"" in header
     assert re.search(r"Time: .*\d (h|min) on (one core|two cores)", header)

@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import Callable
 
+from ncl_tf import project
 from ncl_tf.runs import StoredRun
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEASH = pathlib.Path(__file__).resolve().with_name("leash.py")
 
 
@@ -27,7 +27,7 @@ class Job:
 
     Attributes:
         name: unique among the jobs of a plan.
-        program: path below the project's folder.
+        program: path below the project's home, such as bin/train.
         arguments: the program's flags.
         run_dir: the run directory that the job makes or evaluates.
         log: file that receives the program's output.
@@ -79,7 +79,7 @@ def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] =
         log.write(f"$ {job.command}\n")
         log.flush()
         process = subprocess.Popen(
-            [sys.executable, str(LEASH), sys.executable, str(ROOT / job.program), *job.arguments],
+            [sys.executable, str(LEASH), sys.executable, str(project.HOME / job.program), *job.arguments],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ncl_tf import project
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.paper import settings
 from ncl_tf.paper.jobs import Job
-from ncl_tf.paper.planned import GIN, PlannedEvaluation, PlannedTraining, planned_evaluations
+from ncl_tf.paper.planned import PlannedEvaluation, PlannedTraining, planned_evaluations
 from ncl_tf.paper.tables import SEEDS, TITLES, Table, check_names, without_task
 from ncl_tf.runs import OutputFolder
 from ncl_tf.runs.output import read_result
@@ -190,12 +191,12 @@ def chosen_seeds(text: str) -> tuple[int, ...]:
 
 def budgets() -> list[str]:
     """List the names of the budgets."""
-    return sorted(path.stem for path in (GIN / "budgets").glob("*.gin"))
+    return sorted(path.stem for path in (project.GIN / "budgets").glob("*.gin"))
 
 
 def _lasting(file: str) -> str:
     """Make a gin file's path hold in any working folder; the project's files are found as they are."""
-    ours = (GIN.parent / file).exists() or not pathlib.Path(file).exists()
+    ours = (project.HOME / file).exists() or not pathlib.Path(file).exists()
     return file if ours else str(pathlib.Path(file).resolve())
 
 

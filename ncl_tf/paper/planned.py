@@ -5,11 +5,10 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ncl_tf import project
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.paper import settings
 from ncl_tf.paper.tables import Column, Table, TableRow, settings_name
-
-GIN = pathlib.Path(__file__).resolve().parent.parent.parent / "gin"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,7 @@ def planned_evaluation(table: Table, row: TableRow, column: Column, seed: int, l
     own = {"head": column.head} | dict(row.settings)
     if column.labels != 1:
         own |= {"end_to_end.labels": column.labels, "end_to_end.label_seed": label_seed}
-    by_task = GIN / "paper" / table.dataset / f"end_to_end_{column.task}.gin"
+    by_task = project.GIN / "paper" / table.dataset / f"end_to_end_{column.task}.gin"
     file = by_task.name if by_task.exists() else "end_to_end.gin"
     return PlannedEvaluation(PlannedTraining("end_to_end", f"{folder}/{file}", own, seed), asked)
 

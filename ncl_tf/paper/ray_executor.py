@@ -8,6 +8,7 @@ import socket
 import sys
 from typing import Any
 
+from ncl_tf import project
 from ncl_tf.errors import InputError
 from ncl_tf.paper import jobs
 
@@ -71,7 +72,7 @@ class Ray:
 
     def submit(self, job: jobs.Job) -> concurrent.futures.Future:
         """Queue a job; the future holds its exit code. After a worker's death Ray starts it again, and it resumes."""
-        return self._execute.remote(str(jobs.ROOT), vars(job), self._threads).future()
+        return self._execute.remote(str(project.PACKAGE.parent), vars(job), self._threads).future()
 
     def close(self) -> None:
         """Leave the cluster; what is still running is stopped."""

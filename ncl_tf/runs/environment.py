@@ -8,6 +8,7 @@ import platform
 import subprocess
 from typing import Any
 
+from ncl_tf import project
 from ncl_tf.version import VERSION
 
 
@@ -25,8 +26,9 @@ def environment() -> dict[str, Any]:
 
 def code_version() -> str:
     """Version of ncl_tf, with the commit where it runs from a git checkout."""
-    root = pathlib.Path(__file__).resolve().parents[2]
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    if not (project.HOME / ".git").exists():  # installed, perhaps below another project's checkout
+        return VERSION
+    command = ["git", "-C", str(project.HOME), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         described = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

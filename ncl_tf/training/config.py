@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import gin
 
+from ncl_tf import project
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
@@ -21,8 +22,7 @@ from ncl_tf.training import factories  # noqa: F401 - configurations bind them
 from ncl_tf.training.used_settings import CONFIGURABLES, UsedSettings
 
 EXAMPLE = "--gin_file=gin/quickstart.gin"
-GIN_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "gin"
-SEARCH_PATH = (GIN_FOLDER, GIN_FOLDER.parent)
+SEARCH_PATH = (project.GIN, project.HOME)
 PRINTED = "# Macros:"  # how a configuration begins that gin has printed, such as that in a run directory
 
 
@@ -72,7 +72,7 @@ def _read(file: str, includes: str = "") -> set[str]:
     path = next((found for place in ("", *SEARCH_PATH) if (found := pathlib.Path(place, file)).is_file()), None)
     if path is None:
         what = f"{includes}: includes {file!r}: no such file" if includes else f"{file}: no such gin file"
-        raise InputError(f"{what}, neither here nor in {GIN_FOLDER.name}/{_near_file(file)}")
+        raise InputError(f"{what}, neither here nor in {project.GIN.name}/{_near_file(file)}")
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except ValueError as error:
@@ -146,7 +146,7 @@ def _parse(statements: str | io.StringIO, where: str) -> None:
 
 def _near_file(file: str) -> str:
     """Suggest the project's gin file whose path is nearest to that of one that is not there."""
-    known = [str(path.relative_to(GIN_FOLDER.parent).with_suffix("")) for path in GIN_FOLDER.rglob("*.gin")]
+    known = [str(path.relative_to(project.GIN.parent).with_suffix("")) for path in project.GIN.rglob("*.gin")]
     near = difflib.get_close_matches(str(pathlib.Path(file).with_suffix("")), known, n=1)
     return f". Did you mean {near[0] + '.gin'!r}?" if near else ""
 

@@ -46,6 +46,7 @@ setup(
         "pandas>=2.2,<4",
         "pyarrow>=17",
         "scikit-learn>=1.5,<2",
+        "scipy>=1.13,<2",
         "tensorboard>=2.19,<3",
         "tensorflow>=2.19,<3",
         "threadpoolctl>=3.1,<4",

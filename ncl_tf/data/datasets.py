@@ -128,3 +128,7 @@ PAPER_COUNTS = {
         "length_of_stay": {"labelled hours": (2586619, 572032, 563742)},
     },
 }
+
+# What cohort files do not hold of these datasets: what codes mean, and the hospital by how the name of a stay begins.
+LEVEL_TITLES = {"physionet2019": {"Gender": {0: "female", 1: "male"}}}
+HOSPITALS = {"physionet2019": {"p0": "hospital A", "p1": "hospital B"}}  # training sets A and B of the challenge

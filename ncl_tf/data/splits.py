@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ncl_tf.data.datasets import HOSPITALS
 from ncl_tf.errors import InputError
 
 SPLITS = ("train", "val", "test")
@@ -50,13 +51,11 @@ def check_subjects(split: Split, names: np.ndarray, subjects: np.ndarray) -> Non
 
 def check_published(names: np.ndarray) -> None:
     """Refuse stays [stays] other than those that the published split of PhysioNet 2019 is defined on."""
-    counts = {
-        letter: int(np.char.startswith(names.astype(str), f"p{digit}").sum()) for digit, letter in enumerate("AB")
-    }
-    if (counts["A"], counts["B"], len(names)) != (20336, 20000, 40336):
+    a, b = (int(np.char.startswith(names.astype(str), prefix).sum()) for prefix in HOSPITALS["physionet2019"])
+    if (a, b, len(names)) != (20336, 20000, 40336):
         raise InputError(
             f"the published split is defined on the 20336 stays of set A and the 20000 of set B together; got "
-            f"{counts['A']} and {counts['B']} of {len(names)} stays. Pass both sets as --source, or "
+            f"{a} and {b} of {len(names)} stays. Pass both sets as --source, or "
             "--split=random"
         )
 

@@ -13,6 +13,7 @@ from sklearn import metrics as sklearn_metrics
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import utility as physionet
 from ncl_tf.evaluation.predictions import ALARM
+from ncl_tf.evaluation.ranking import StayRanking
 from ncl_tf.evaluation.utility import check_labels, stay_of_hours
 
 THRESHOLDS = 1000  # of the approximate areas; the paper's tables show these
@@ -146,7 +147,7 @@ def binary_by_stay(
 ) -> StayMetrics:
     """Return auroc, auprc, accuracy, brier and, if wanted, utility as a function of how often each stay occurs.
 
-    Scores are sorted once; a resample then costs one cumulative sum over the hours. Arguments as in `binary_metrics`.
+    Arguments as in `binary_metrics`.
     """
     probabilities, positive = check_binary(probabilities, labels)
     stay, stays = stay_of_hours(lengths, len(positive)), len(lengths)
@@ -154,37 +155,32 @@ def binary_by_stay(
     right, squared_error = (np.bincount(stay, w, stays) for w in (called == positive, (probabilities - positive) ** 2))
     gained, possible = physionet.stay_utilities(called, positive, lengths) if utility else (None, None)
 
-    descending = np.argsort(-probabilities)
-    stay, positives = stay[descending], np.flatnonzero(positive[descending])
-    scores = -probabilities[descending]
-    # Of each positive hour: how many hours, and how many positive ones, score higher; how many the same or higher.
-    higher, not_lower = (np.searchsorted(scores, scores[positives], side) for side in ("left", "right"))
-    positive_higher, positive_not_lower = (
-        np.searchsorted(scores[positives], scores[positives], side) for side in ("left", "right")
-    )
+    hours, ranking = np.asarray(lengths), StayRanking(probabilities, positive, lengths)
 
     def metrics(multiplicities: np.ndarray) -> dict[str, float] | None:
-        weights = multiplicities[stay]
-        hours, true = (np.append(0, np.cumsum(w)) for w in (weights, weights[positives]))
-        negatives = hours[-1] - true[-1]
-        if not (true[-1] and negatives):
+        areas = {name: float(value[0]) for name, value in ranking(multiplicities[None]).items()}
+        if np.isnan(areas["auroc"]):
             return None
-        false = hours[not_lower] - true[positive_not_lower]
-        false_higher = hours[higher] - true[positive_higher]
-        # Of each positive hour: the share of negatives with lower scores, ties counted half; precision down to its score.
-        below = 1 - (false + false_higher) / (2 * negatives)
-        precision = true[positive_not_lower] / np.maximum(hours[not_lower], 1)
-        values = {
-            "auroc": np.average(below, weights=weights[positives]),
-            "auprc": np.average(precision, weights=weights[positives]),
-            "accuracy": multiplicities @ right / hours[-1],
-            "brier": multiplicities @ squared_error / hours[-1],
-        }
+        total = multiplicities @ hours
+        values = {"accuracy": multiplicities @ right / total, "brier": multiplicities @ squared_error / total}
         if utility:
             values["utility"] = (multiplicities @ gained) / (multiplicities @ possible)
-        return {name: float(value) for name, value in values.items()}
+        return areas | {name: float(value) for name, value in values.items()}
 
     return metrics
+
+
+def resampled_stays(stays: int, resamples: int = 200, seed: int = 0) -> np.ndarray:
+    """Draw cohorts with replacement: how often each stay occurs in each, [resamples, stays] int."""
+    random = np.random.default_rng(seed)
+    drawn = (random.integers(stays, size=stays) for _ in range(resamples))
+    return np.stack([np.bincount(stay, minlength=stays) for stay in drawn])
+
+
+def interval(values: np.ndarray) -> list[float] | None:
+    """Return the 95 % interval (percentiles) of a metric's values [resamples], given that it is defined; None if it never is."""
+    defined = values[~np.isnan(values)]
+    return np.percentile(defined, [2.5, 97.5]).tolist() if len(defined) else None
 
 
 def multiclass_by_stay(probabilities: np.ndarray, classes: np.ndarray, lengths: np.ndarray) -> StayMetrics:

@@ -1,13 +1,14 @@
 r"""Prepares a cohort file from your own hourly table.
 
 The table (.csv or .parquet) has a row per stay and hour, and columns for the stay, the whole hour, each channel and each task.
-Empty cells, NaN and NA are missing values; absent hours have neither measurements nor labels. A schema declares the columns.
+Empty cells, NaN and NA are missing values; absent hours have neither measurements nor labels. A schema declares the columns. The
+table may be in several files, or in a folder of Parquet files.
 
 Examples:
   # the schema below describes hourly.csv
   bin/prepare table --source=hourly.csv --schema=schema.toml --output=my_icu.h5
-  # another random split
-  bin/prepare table --source=hourly.csv --schema=schema.toml --seed=2 \
+  # all Parquet files of a folder, and another random split
+  bin/prepare table --source=hourly --schema=schema.toml --seed=2 \
     --output=my_icu_2.h5
   # then look at the result
   bin/cohort describe my_icu.h5
@@ -56,14 +57,19 @@ Schema:
 Further keys, all optional:
 
   split = "split"               # of the schema: column with train, val or test
+  subject = "patient"           # column with the patient; splits keep all stays of one together
+  intime = "admitted"           # where hour is a time: column with the time at which hour 0 begins
   unit = "beats/min"            # of a channel: for readers, not converted
   spellings = { female = "f" }  # of a categorical channel: other texts
   kind = "bins"                 # of a task: a number, predicted as its bin
   edges = [24, 48, 72]          # of a task with bins: the inner edges
 
+The hour is a number or a duration, or a time such as 2026-01-31 14:00 or a timestamp, which counts from the stay's first row or
+from intime. Elsewhere in the table, too, durations are hours, and booleans are 0 and 1.
+
 Without a split column, the split is random (64 / 16 / 20 %), stratified by whether a stay is ever positive in the first binary
-task. It needs at least 25 stays, three of them positive. It splits by stay: if patients return, add a split column that keeps
-all stays of a patient together. A task named sepsis is also evaluated by the utility of the PhysioNet challenge, whose labels
+task. It needs at least 25 stays, three of them positive. If patients return, name their column as subject: otherwise it splits by
+stay. A task named sepsis is also evaluated by the utility of the PhysioNet challenge, whose labels
 turn positive six hours before the onset.
 """
 
@@ -72,11 +78,14 @@ import pathlib
 from absl import flags
 
 from data_prep import common
-from ncl_tf import cli, files
+from ncl_tf import cli
+from ncl_tf.data.sources import arrow
 from ncl_tf.data.sources.table import read_schema, read_stays
 
 cli.group("Input")
-SOURCE = flags.DEFINE_string("source", None, "FILE: The hourly table, .csv or .parquet.", required=True)
+SOURCE = flags.DEFINE_multi_string(
+    "source", None, "PATH: The hourly table, .csv or .parquet, or a folder of .parquet files.", required=True
+)
 SCHEMA = flags.DEFINE_string("schema", None, "FILE: The schema, .toml; see below.", required=True)
 SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the random split.", lower_bound=0, upper_bound=2**32 - 1)
 common.define_output()
@@ -84,10 +93,10 @@ common.define_output()
 
 def main() -> None:
     output = common.checked_output()
-    path = pathlib.Path(SOURCE.value)
     dataset, schema = read_schema(pathlib.Path(SCHEMA.value))
-    stays, split = read_stays(path, dataset, schema, SEED.value)
-    common.write_and_summarize(output, dataset, stays, split, files.sha256(path))
+    paths = arrow.find_tables([pathlib.Path(source) for source in SOURCE.value])
+    stays, split = read_stays(paths, dataset, schema, SEED.value)
+    common.write_and_summarize(output, dataset, stays, split, arrow.checksum_of_files(paths))
 
 
 if __name__ == "__main__":

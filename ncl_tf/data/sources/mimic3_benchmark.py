@@ -15,6 +15,7 @@ from ncl_tf.data.datasets import MIMIC3_BENCHMARK
 from ncl_tf.data.declaration import Channel, Dataset
 from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.sources import archives, common
+from ncl_tf.data.sources.columns import numbers
 from ncl_tf.data.splits import SPLITS, Split
 from ncl_tf.data.stays import LONGEST_STAY, Stays, hourly_grid
 from ncl_tf.errors import InputError
@@ -140,7 +141,7 @@ def parse_series(texts: list[bytes], where: list[str]) -> tuple[np.ndarray, np.n
         return f"{where[series]}, line {row - firsts[series] + 2}"
 
     table = read_cells(b"".join(bodies), headers[0].decode().split(","), place)
-    columns = {c.name: common.numbers(table[c.name], c, place) for c in MIMIC3_BENCHMARK.channels}
+    columns = {c.name: numbers(table[c.name], c, place) for c in MIMIC3_BENCHMARK.channels}
     time = columns["Hours"]
     steps = np.diff(time)
     steps[firsts[1:] - 1] = 0

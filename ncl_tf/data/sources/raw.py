@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ncl_tf.data.declaration import Dataset
-from ncl_tf.data.sources import physionet2019, table
+from ncl_tf.data.sources import arrow, columns, physionet2019, table
 from ncl_tf.data.stays import Stays, rows_on_grid
 from ncl_tf.errors import InputError
 
@@ -67,8 +67,13 @@ def psv_stays(paths: list[pathlib.Path], dataset: Dataset) -> tuple[int, Iterato
 
 def table_stays(path: pathlib.Path, dataset: Dataset, stay: str, hour: str) -> RawStays:
     """Read the stays of an hourly table, .csv or .parquet; `stay` and `hour` name the columns that identify a row."""
-    columns = [stay, hour, *(channel.name for channel in dataset.channels)]
-    rows, place = table.open_table(path, list(dict.fromkeys(columns)), "the model needs")
+    needed = [stay, hour, *(channel.name for channel in dataset.channels)]
+    rows, place = arrow.open_tables([path], needed, "the model needs")
+    if dataset.hour and columns.times(rows[hour], hour, place) is not None:  # the first row need not be the first hour
+        raise InputError(
+            f"{place(0)}, column {hour}: must be the hour of the stay, a number or a duration, since the model sees it; got the "
+            f"time {rows[hour][0]}"
+        )
     names, index, _, hours, values = table.read_rows(rows, dataset, stay, hour, place)
     return _on_grid(names, np.bincount(index), hours, values, dataset)
 

@@ -1,28 +1,26 @@
 """Reader of a user's hourly table and of the schema that declares its columns."""
 
-import csv
 import pathlib
 import tomllib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from ncl_tf.data.declaration import Channel, Dataset, Task
-from ncl_tf.data.sources import common
+from ncl_tf.data.sources import arrow, columns
+from ncl_tf.data.sources.arrow import MISSING
+from ncl_tf.data.sources.columns import Place
 from ncl_tf.data.splits import SPLITS, Split, random_split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
-MISSING = ["", "NaN", "nan", "NA"]  # cells of a CSV without a value
 # The keys that a schema may have: type or types (of the elements in LISTS), and in words.
 LISTS = ("channels", "tasks", "levels", "edges")
 TEXT, NUMBER = (str, "a text"), ((int, float), "a number")
 TABLES = (dict, "a list of tables")
-TOP_KEYS = {"name": TEXT, "stay": TEXT, "hour": TEXT, "channels": TABLES, "tasks": TABLES, "split": TEXT}
+TOP_KEYS = {"name": TEXT, "stay": TEXT, "hour": TEXT, "channels": TABLES, "tasks": TABLES}
+TOP_KEYS |= dict.fromkeys(("intime", "subject", "split"), TEXT)
 CHANNEL_KEYS = {
     "name": TEXT,
     "kind": TEXT,
@@ -92,61 +90,30 @@ def check_keys(value: dict[str, Any], allowed: dict[str, tuple], required: tuple
             raise InputError(f"{where}: key {key!r} is missing")
 
 
-def read_table(path: pathlib.Path) -> pa.Table:
-    """Read the table; CSV cells stay text, so that errors can name the line of a bad one."""
-    try:
-        if path.suffix == ".parquet":
-            return pa.parquet.read_table(path)
-        if path.suffix == ".csv":
-            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                names = next(csv.reader(file), [])
-            types = dict.fromkeys(names, pa.string())
-            convert = pa.csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True)
-            parse = pa.csv.ParseOptions(ignore_empty_lines=False)  # else the lines in messages would be wrong
-            try:
-                return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
-            except pa.ArrowInvalid:  # again on one thread: then the message has the row
-                return pa.csv.read_csv(path, pa.csv.ReadOptions(use_threads=False), parse, convert)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: cannot be read as a table ({error})") from error
-    raise InputError(f"{path}: the table must be a .csv or .parquet file")
-
-
-def read_stays(path: pathlib.Path, dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
-    """Read the table as raw stays, and their split."""
-    columns = [schema["stay"], schema["hour"], *(item.name for item in dataset.channels + dataset.tasks)]
-    columns += [schema["split"]] if "split" in schema else []
-    table, place = open_table(path, columns, "the schema names")
-    names, index, order, hours, values = read_rows(table, dataset, schema["stay"], schema["hour"], place)
+def read_stays(paths: list[pathlib.Path], dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
+    """Read a table of one or several files as raw stays, and their split."""
+    keys = [schema[key] for key in ("stay", "hour", "intime", "subject", "split") if key in schema]
+    columns_of_schema = [*keys, *(item.name for item in dataset.channels + dataset.tasks)]
+    table, place = arrow.open_tables(paths, columns_of_schema, "the schema names")
+    rows = read_rows(table, dataset, schema["stay"], schema["hour"], place, schema.get("intime"))
+    names, index, order, hours, values = rows
     check_static(table, dataset, names, index, order, values, place)
     labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
     stays = Stays.from_rows(names, np.bincount(index), hours, values, labels)
     if dataset.hour:
         stays.fill_hours([channel.name for channel in dataset.channels].index(dataset.hour))
+    if "subject" in schema:
+        patient, subjects = columns.identifiers(table[schema["subject"]], schema["subject"], place)
+        stays.subjects = of_stays(subjects[patient], schema["subject"], index, names, place)
     if "split" in schema:
         return stays, read_split(table, schema["split"], index, names, place)
     binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
     positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
-    return stays, random_split(positive, seed)
-
-
-def open_table(path: pathlib.Path, columns: list[str], who: str) -> tuple[pa.Table, Callable[[int], str]]:
-    """Read a table that has rows and each of the columns once, and a function that names a row's place in the file."""
-    table = read_table(path)
-    hint = "; commas separate columns" if path.suffix == ".csv" and len(table.column_names) == 1 else ""
-    for name in columns:
-        if table.column_names.count(name) != 1:
-            raise InputError(
-                f"{path}: must have one column {name!r}, which {who}, got {table.column_names.count(name)} among "
-                f"{', '.join(table.column_names)}{hint}"
-            )
-    if not len(table):
-        raise InputError(f"{path}: no rows")
-    return table, lambda row: f"{path}, line {row + 2}" if path.suffix == ".csv" else f"{path}, row {row}"
+    return stays, random_split(positive, seed, stays.subjects)
 
 
 def read_rows(
-    table: pa.Table, dataset: Dataset, stay: str, hour: str, place: Callable[[int], str]
+    table: pa.Table, dataset: Dataset, stay: str, hour: str, place: Place, intime: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Read the raw rows, sorted by stay and hour, which the columns named `stay` and `hour` identify.
 
@@ -154,7 +121,8 @@ def read_rows(
         The stays' names, sorted; of each row of the table the index of its stay; the order that sorts the rows; sorted, the
         rows' hours [rows] and values [rows, channels] float32, column-major.
     """
-    hours, index, names = read_keys(table, stay, hour, place)
+    index, names = columns.identifiers(table[stay], stay, place)
+    hours = read_hours(table, hour, intime, index, names, place)
     order = np.lexsort((hours, index))
     for row in np.flatnonzero((np.diff(index[order]) == 0) & (np.diff(hours[order]) == 0)) + 1:
         raise InputError(
@@ -163,8 +131,47 @@ def read_rows(
         )
     values = np.empty((len(table), len(dataset.channels)), np.float32, order="F")
     for position, channel in enumerate(dataset.channels):
-        values[:, position] = common.numbers(table[channel.name], channel, place)[order]
+        column = hours if channel.name == hour else columns.numbers(table[channel.name], channel, place)
+        values[:, position] = column[order]
     return names, index, order, hours[order], values
+
+
+def read_hours(
+    table: pa.Table, hour: str, intime: str | None, index: np.ndarray, names: np.ndarray, place: Place
+) -> np.ndarray:
+    """Read the hour of each row: a number or a duration, or from a time the hours since `intime`, or since the stay's first."""
+    times = columns.times(table[hour], hour, place)
+    if times is None and intime is None:
+        hours = columns.numbers(table[hour], Channel(hour), place)
+    elif times is None:
+        raise InputError(
+            f"{place(0)}, column {hour}: must hold times, since the schema has intime = {intime!r}, got {table[hour][0]}"
+        )
+    else:
+        instants, zone = times
+        begin = np.full(len(names), np.iinfo(np.int64).max)
+        np.minimum.at(begin, index, instants)
+        if intime is not None:
+            begin = read_intimes(table, intime, zone, hour, index, names, place)
+        hours = (instants - begin[index]) / columns.MICROSECONDS_PER_HOUR
+    for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
+        raise InputError(f"{place(row)}, column {hour}: must be a whole hour, got {hours[row]:g}")
+    return hours
+
+
+def read_intimes(
+    table: pa.Table, intime: str, zone: str, hour: str, index: np.ndarray, names: np.ndarray, place: Place
+) -> np.ndarray:
+    """Read when each stay begins, in microseconds [stays]."""
+    times = columns.times(table[intime], intime, place)
+    if times is None:
+        raise InputError(f"{place(0)}, column {intime}: must hold times, got {table[intime][0]}")
+    if times[1] != zone:
+        raise InputError(
+            f"{place(0)}, column {intime}: must be in the time zone of column {hour}, {zone or 'none'!r}, got "
+            f"{times[1] or 'none'!r}"
+        )
+    return of_stays(times[0], intime, index, names, place)
 
 
 def check_static(
@@ -174,7 +181,7 @@ def check_static(
     index: np.ndarray,
     order: np.ndarray,
     values: np.ndarray,
-    place: Callable[[int], str],
+    place: Place,
 ) -> None:
     """Refuse a static channel with two values in one stay; for the arguments see `read_rows`."""
     for position, channel in enumerate(channel for channel in dataset.channels if channel.static):  # they come first
@@ -189,47 +196,33 @@ def check_static(
             )
 
 
-def read_keys(
-    table: pa.Table, stay: str, hour: str, place: Callable[[int], str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Read the hour of each row, the index of its stay, and the stays' names, sorted (as numbers if all are)."""
-    hours = common.numbers(table[hour], Channel(hour), place)
-    for row in np.flatnonzero(hours != np.floor(hours)):  # true of NaN, too
-        raise InputError(f"{place(row)}, column {hour}: must be a whole hour, got {hours[row]:g}")
-    stays = table[stay]
-    for row in np.flatnonzero(stays.is_null(nan_is_null=True)):
-        raise InputError(f"{place(row)}, column {stay}: must name a stay, got an empty cell")
-    texts = np.array([str(name) for name in stays.to_pylist()])
-    names, index = np.unique(texts, return_inverse=True)
-    if all(name.isdecimal() for name in names):
-        rank = np.argsort([int(name) for name in names], kind="stable")
-        names, index = names[rank], np.argsort(rank)[index]
-    return hours, index, names
-
-
-def read_labels(table: pa.Table, task: Task, place: Callable[[int], str]) -> np.ndarray:
+def read_labels(table: pa.Table, task: Task, place: Place) -> np.ndarray:
     """Read the labels of one task, NaN where empty."""
-    labels = common.numbers(table[task.name], Channel(task.name), place)
+    labels = columns.numbers(table[task.name], Channel(task.name), place)
     if task.kind == "binary":
         for row in np.flatnonzero(~np.isnan(labels) & ~np.isin(labels, (0, 1))):
             raise InputError(f"{place(row)}, column {task.name}: labels must be 0, 1 or empty, got {labels[row]:g}")
     return labels
 
 
-def read_split(
-    table: pa.Table, column: str, index: np.ndarray, names: np.ndarray, place: Callable[[int], str]
-) -> Split:
+def read_split(table: pa.Table, column: str, index: np.ndarray, names: np.ndarray, place: Place) -> Split:
     """Read the split from a column, which must be the same in all rows of a stay."""
     texts = np.array([str(text) for text in table[column].to_pylist()])
     for row in np.flatnonzero(~np.isin(texts, SPLITS)):
         raise InputError(f"{place(row)}, column {column}: must be one of {', '.join(SPLITS)}, got '{texts[row]}'")
-    first = np.unique(index, return_index=True)[1]
-    for row in np.flatnonzero(texts != texts[first][index]):
-        raise InputError(
-            f"{place(row)}, column {column}: '{texts[row]}', but stay {names[index[row]]} is in "
-            f"'{texts[first][index[row]]}' at {place(first[index[row]])}"
-        )
+    split = of_stays(texts, column, index, names, place)
     for name in SPLITS:
-        if name not in texts[first]:
+        if name not in split:
             raise InputError(f"column {column} must put at least one stay into {name!r}")
-    return {name: np.flatnonzero(texts[first] == name) for name in SPLITS}
+    return {name: np.flatnonzero(split == name) for name in SPLITS}
+
+
+def of_stays(values: np.ndarray, column: str, index: np.ndarray, names: np.ndarray, place: Place) -> np.ndarray:
+    """Reduce a column's values [rows] to those of stays [stays], of which each must have one."""
+    first = np.unique(index, return_index=True)[1]
+    for row in np.flatnonzero(values != values[first][index]):
+        raise InputError(
+            f"{place(row)}, column {column}: '{values[row]}', but stay {names[index[row]]} has '{values[first][index[row]]}' at "
+            f"{place(first[index[row]])}; a stay has one"
+        )
+    return values[first]

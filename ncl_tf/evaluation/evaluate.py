@@ -10,6 +10,7 @@ from typing import Any
 
 import gin
 import keras
+import numpy as np
 
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
@@ -17,6 +18,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.evaluation.evaluator import Evaluator, TrainedClassifier
 from ncl_tf.evaluation.heads import Progress, no_progress
 from ncl_tf.evaluation.predictions import Scores, check_psv, write, write_predictions
+from ncl_tf.evaluation.risk import check_task, fit_risks
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import EvaluationFolder, Run, StoredRun, bindings, environment
@@ -55,21 +57,22 @@ def evaluate(
     limits = settings.labels, settings.label_seed
     evaluator = Evaluator(data, settings.task, protocol, run.record["seed"], *limits, kept, on_report, progress)
     evaluator.labelled(settings.split)  # refuses what could not be scored, before the work
+    check_task(settings, evaluator.task, data["val"].classes[:, evaluator.position])
     if psv:
         check_psv(psv, evaluator.task, data[settings.split].stay_names)
     with contextlib.closing(kept):
-        asked = {"settings": dataclasses.asdict(settings), "protocol": dataclasses.asdict(protocol)}
+        asked = {"settings": settings.of_training, "protocol": dataclasses.asdict(protocol)}
         kept.start(asked | {"run": run.record})
         _refuse_existing(output, overwrite)  # another process may have made it meanwhile
         spent = kept.record["wall_seconds"]
         trained = train_classifier(evaluator, settings, run, model)
-        scores, predictions = evaluator.score(trained, settings.split)
+        scores, predictions, risks = scored(evaluator, trained, settings)
         result = _result(settings, asked["protocol"], run, trained.fitted, scores)
         result |= {"wall_seconds": spent + time.monotonic() - began, **environment()}
         result |= {name: kept.record[name] for name in ("continued",) if name in kept.record}
         output.unlink(missing_ok=True)  # it does not describe the files that now appear beside it
         split = data[settings.split]
-        write_predictions(output.with_suffix(".parquet"), split, evaluator.position, predictions)
+        write_predictions(output.with_suffix(".parquet"), split, evaluator.position, predictions, risks)
         if export and settings.features == "representation":
             export(run.classifier_path(settings.name), trained.classifier, data, run.record, result)
         files.write_json(output, result)
@@ -77,6 +80,22 @@ def evaluate(
     if psv:
         write(psv, Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
     return result
+
+
+def scored(
+    evaluator: Evaluator, trained: TrainedClassifier, settings: EvaluationSettings
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray | None]:
+    """Score the split that the settings name, after all that is fitted and chosen on validation data.
+
+    Returns what the evaluation's JSON gets of it; the predictions of all hours, [H, K]; and for a binary task their risks, [H].
+    """
+    if evaluator.task.kind != "binary":
+        return *evaluator.score(trained, settings.split), None
+    fitted = fit_risks(evaluator.hour_scores(trained, "val"), evaluator.task, settings)
+    found, predictions = evaluator.score(trained, settings.split)
+    hours = evaluator.hour_scores(trained, settings.split)
+    found |= fitted.to_json(hours)
+    return found, predictions, fitted.calibrator(hours.probabilities)
 
 
 def _refuse_existing(output: pathlib.Path, overwrite: bool) -> None:
@@ -137,7 +156,8 @@ def completed(
     """Return the settings with task and head named; an End-to-End run has both, and allows nothing else."""
     if not isinstance(model, Classifier):
         return dataclasses.replace(settings, task=settings.task or data.tasks[0].name, head=settings.head or "mlp")
-    own = EvaluationSettings(data.tasks[model.task].name, model.head.kind, split=settings.split)
+    free = {"split": settings.split} | settings.of_alarms
+    own = EvaluationSettings(data.tasks[model.task].name, model.head.kind, **free)
     asked = dataclasses.replace(settings, task=settings.task or own.task, head=settings.head or own.head)
     for name, value in dataclasses.asdict(asked).items():
         if value != (allowed := dataclasses.asdict(own)[name]):

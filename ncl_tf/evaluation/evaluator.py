@@ -1,6 +1,7 @@
 """Evaluating a representation (section 5 of the paper): a head is trained and chosen, then the test split is seen once."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.heads import LabelledSamples, Progress, embedder, fit, no_progress, predictor
+from ncl_tf.evaluation.risk import HourScores
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head
@@ -29,12 +31,15 @@ class TrainedClassifier:
     Attributes:
         classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone.
         fitted: how the training went.
-        predict: split -> class probabilities of all its hours, labelled or not, [hours, K].
+        predict: split -> class probabilities of all its hours, labelled or not, [hours, K]; computed once.
     """
 
     classifier: keras.Model
     fitted: FitResult
     predict: Callable[[str], np.ndarray]
+
+    def __post_init__(self) -> None:
+        self.predict = functools.cache(self.predict)
 
 
 class Evaluator:
@@ -130,6 +135,13 @@ class Evaluator:
             "intervals": metrics.bootstrap(by_stay, len(lengths)),
             "reliability": metrics.reliability(positive, classes),
         }, predictions
+
+    def hour_scores(self, trained: TrainedClassifier, split: str) -> HourScores:
+        """Return the probabilities and labels of all hours of a split; the task must be binary."""
+        data = self.cohort[split]
+        classes = data.classes[:, self.position]
+        labels = np.where(classes >= 0, classes, np.nan)
+        return HourScores(trained.predict(split)[:, 1].astype(np.float64), labels, data.lengths)
 
     def _new_head(self, kind: str, size: int) -> keras.Model:
         keras.utils.set_random_seed(self.seed)

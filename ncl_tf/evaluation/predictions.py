@@ -60,11 +60,17 @@ def write_psv(folder: pathlib.Path, scores: Scores) -> None:
         (folder / f"{name}.psv").write_text(text, encoding="utf-8")
 
 
-def write_predictions(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:
-    """Write every hour of the split: stay, hour, label (null where unlabelled) and the probability of each class."""
+def write_predictions(
+    path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray, risks: np.ndarray | None = None
+) -> None:
+    """Write every hour of the split: stay, hour, label (null where unlabelled), probability of each class, and risk if given.
+
+    predictions: [H, K]; risks: [H].
+    """
     columns = {"stay": np.repeat(split.stay_names, split.lengths), "hour": split.hour}
     columns["label"] = pa.array(split.labels[:, task], from_pandas=True)
     columns |= {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
+    columns |= {} if risks is None else {"risk": risks.astype(np.float32)}
     with files.atomic_path(path) as partial:
         pa.parquet.write_table(pa.table(columns), partial)
 

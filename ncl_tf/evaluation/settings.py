@@ -1,13 +1,16 @@
 """Settings of an evaluation. Imports no TensorFlow."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.events import SILENCE
 from ncl_tf.networks import HEADS
 
+OF_ALARMS = ("silence", "horizon", "alarms_per_day")  # what is asked once a classifier is trained
 FEATURES = ("representation", "last_hour", "window")
 
 
@@ -22,6 +25,10 @@ class EvaluationSettings:
         fine_tune: train the encoder, too.
         labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
         split: which split to report on.
+        silence: hours after an alarm in which no other one is raised.
+        horizon: hours before its onset in which an alarm warns of an event; None: the task's.
+        alarms_per_day: the alarm threshold lets at most so many alarms per patient-day pass on validation data; None: it is
+            the threshold of most utility where the task has one, otherwise that of at most one alarm per patient-day.
     """
 
     task: str | None = None
@@ -31,6 +38,9 @@ class EvaluationSettings:
     labels: float = 1.0
     label_seed: int = 0
     split: str = "test"
+    silence: int = SILENCE
+    horizon: int | None = None
+    alarms_per_day: float | None = None
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
@@ -46,6 +56,11 @@ class EvaluationSettings:
             )
         if not self.label_seed >= 0:
             raise InputError(f"label_seed must be 0 or more, got {self.label_seed}")
+        for name in ("silence", "horizon"):
+            if (hours := getattr(self, name)) is not None and not hours >= 0:
+                raise InputError(f"{name} must be 0 or more hours, got {hours}")
+        if self.alarms_per_day is not None and not 0 < self.alarms_per_day < math.inf:
+            raise InputError(f"alarms_per_day must be a number above 0, got {self.alarms_per_day}")
 
     @property
     def name(self) -> str:
@@ -55,6 +70,16 @@ class EvaluationSettings:
         parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
         parts += [self.split] * (self.split != "test")
         return "-".join(parts)
+
+    @property
+    def of_training(self) -> dict[str, Any]:
+        """The settings that the training of the classifier, and the split that it is to score, depend on, by name."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in OF_ALARMS}
+
+    @property
+    def of_alarms(self) -> dict[str, Any]:
+        """The settings that change nothing but how alarms are raised and counted, by name."""
+        return {name: getattr(self, name) for name in OF_ALARMS}
 
 
 def share_of_labels(result: Mapping[str, Any]) -> float:

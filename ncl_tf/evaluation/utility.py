@@ -43,6 +43,21 @@ def stay_utilities(alarms: np.ndarray, labels: np.ndarray, lengths: np.ndarray) 
     return gained, possible
 
 
+def best_threshold(probabilities: np.ndarray, labels: np.ndarray, lengths: np.ndarray) -> float:
+    """Find the threshold with the most utility if hours of a higher probability are alarmed; of several, the highest.
+
+    It lies halfway between two probabilities, so that the last bits of a score decide nothing. Arguments as in `utility`, with
+    probabilities [H].
+    """
+    alarm, silence, _ = hourly_utilities(labels, lengths)
+    levels, number = np.unique(np.asarray(probabilities, np.float64), return_inverse=True)
+    gained = np.bincount(number, alarm - silence)
+    from_level = np.append(np.cumsum(gained[::-1])[::-1], 0.0)  # if all hours at this level and above are alarmed
+    between = (levels[1:] + levels[:-1]) / 2
+    thresholds = np.concatenate([[np.nextafter(levels[0], -np.inf)], between, levels[-1:]])
+    return float(thresholds[np.flatnonzero(from_level == from_level.max())[-1]])
+
+
 def hourly_utilities(labels: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compute what an alarm and silence are worth in every hour.
 

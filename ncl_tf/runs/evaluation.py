@@ -23,7 +23,7 @@ class EvaluationFolder(TrainingFolder):
     def start(self, facts: dict[str, Any]) -> None:
         """Lock the folder, and read what an interrupted evaluation left; what other facts led to is removed.
 
-        Facts are everything that the result depends on: settings, protocol and the run's record.
+        Facts are everything that the training depends on: settings, protocol and the run's record.
         """
         self.lock()
         facts = json.loads(json.dumps(facts))

@@ -76,6 +76,14 @@ def test_a_frozen_evaluation_is_complete_and_true(ncl_w, linear, ward_cohort):
     assert low <= metrics["auroc"] <= high
     assert metrics["auroc"] == pytest.approx(roc_auc_score(labels, found["probability_1"]))
     assert metrics["auprc"] == pytest.approx(average_precision_score(labels, found["probability_1"]))
+    calibrator, x = written["calibration"]["calibrator"], np.log(found["probability_1"] / found["probability_0"])
+    if calibrator["kind"] == "logistic":
+        risks = 1 / (1 + np.exp(-calibrator["slope"] * x - calibrator["intercept"]))
+    else:
+        risks = np.interp(x, calibrator["log_odds"], calibrator["risks"])
+    np.testing.assert_allclose(found["risk"], risks, rtol=1e-3)
+    assert written["calibration"]["after"]["brier"] == pytest.approx(np.mean((risks - labels) ** 2), rel=1e-3)
+    assert written["calibration"]["before"]["brier"] == pytest.approx(metrics["brier"])
     windows = Windows(data["test"], 48).gather(tf.range(60))["window"]
     classifier = tf.saved_model.load(ncl_w / LINEAR / "1")
     probabilities = classifier.predict(windows)["probabilities"]
@@ -132,6 +140,8 @@ def test_every_task_of_the_cohort_from_one_encoder(trained, mimic_ward_cohort, t
     likeliest = np.stack([found[f"probability_{k}"] for k in range(10)]).argmax(0)
     kappa = cohen_kappa_score(data.classes[labelled, 1], likeliest[labelled], weights="linear", labels=range(10))
     assert result["metrics"].keys() == {"kappa", "accuracy"}
+    assert not {"calibration", "alarm"} & result.keys()
+    assert "risk" not in found
     assert result["metrics"]["kappa"] == pytest.approx(kappa)
     with refused("binary & 'length_of_stay' with 10 classes"):
         evaluate(run_dir, task="length_of_stay", head="mlp", psv=tmp_path / "psv")
@@ -140,7 +150,10 @@ def test_every_task_of_the_cohort_from_one_encoder(trained, mimic_ward_cohort, t
 
 def test_end_to_end_is_scored_as_it_is(end_to_end, ward_cohort):
     before = contents(end_to_end)
-    result = evaluate(end_to_end)
+    result = evaluate(end_to_end, silence=0, alarms_per_day=2.0)  # but alarms are raised as asked
+    alarm = {"aim": "alarms_per_day", "alarms_per_day": 2.0, "silence": 0, "horizon": 12, "lead": 6}
+    assert alarm.items() <= result["alarm"].items()
+    assert 1 < result["alarm"]["validation"]["alarms_per_day"] <= 2
     assert (result["name"], result["best_epoch"]) == ("sepsis-linear", record(end_to_end)["best_epoch"])
     assert [epoch["val_loss"] for epoch in result["curve"]] == [line["val_loss"] for line in reports(end_to_end)]
     assert contents(end_to_end).items() >= before.items()
@@ -168,18 +181,22 @@ def test_nothing_else_can_be_asked_of_end_to_end(end_to_end, asked, named):
 
 
 def test_nothing_leaks_from_the_test_split(ncl_w, linear, end_to_end, train_end_to_end, adopted, ward_cohort, tmp_path):
-    """With other test inputs and labels, the same weights and epochs are found; only what is reported differs."""
+    """With other test inputs and labels, the same weights, epochs, calibrator and alarms; only what is reported differs."""
     other = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "other.h5"))
     random = np.random.default_rng(0)
     with h5py.File(other, "r+") as file:
         for name in ("data/test", "labels/test"):
             file[name][:] = random.permutation(file[name][:])
+        file["data/test"][::3] *= 100
     twins = adopted(ncl_w, other, tmp_path / "ncl_w"), train_end_to_end(other)
     for run_dir, twin in zip((ncl_w, end_to_end), twins, strict=True):
         first = linear if run_dir == ncl_w else evaluate(run_dir, overwrite=True)
         second = evaluate(twin, head="linear", cohort=str(other))
         assert (first["best_epoch"], first["curve"]) == (second["best_epoch"], second["curve"])
         assert first["metrics"]["auroc"] != second["metrics"]["auroc"]
+        assert first["alarm"] == second["alarm"]
+        for name, value in first["calibration"].items():
+            assert (value == second["calibration"][name]) == (name in ("calibrator", "fold_log_loss"))
         models = [tf.saved_model.load(folder / LINEAR / "1") for folder in (run_dir, twin)]
         weights = [[np.array(value) for value in model.variables] for model in models]
         assert len(weights[0]) == len(weights[1]) > 0

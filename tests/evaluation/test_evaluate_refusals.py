@@ -55,6 +55,11 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(ncl_w, ward_cohort, 
         ({"features": "all"}, "representation, last_hour, window, got 'all'"),
         ({"fine_tune": True, "features": "window"}, "features must be representation, got 'window'"),
         ({"labels": 0.5, "label_seed": -1}, "label_seed must be 0 or more, got -1"),
+        ({"silence": -1}, "silence must be 0 or more hours, got -1"),
+        ({"horizon": -1}, "horizon must be 0 or more hours, got -1"),
+        ({"alarms_per_day": 0.0}, "alarms_per_day must be a number above 0, got 0.0"),
+        ({"alarms_per_day": float("inf")}, "alarms_per_day must be a number above 0, got inf"),
+        ({"alarms_per_day": float("nan")}, "alarms_per_day must be a number above 0, got nan"),
         ({"split": "holdout"}, "train, val, test, got 'holdout'"),
         ({"gin_params": ("protocol.patience = 0",)}, "protocol.patience must be 1 or more, got 0"),
         ({"gin_params": ("protocol.max_epochs = -1",)}, "protocol.max_epochs must be 1 or more, got -1"),
@@ -83,11 +88,15 @@ def test_an_evaluation_of_that_name_is_kept(ncl_w):
     assert path.read_bytes() != before[str(path.relative_to(ncl_w))]  # its time of making
 
 
-def test_a_split_of_one_class_is_refused(ncl_w, adopted, ward_cohort, tmp_path):
+@pytest.mark.parametrize(
+    ("split", "named"),
+    [("test", "split 'test' & two classes & [0]"), ("val", "split 'val' & to calibrate risks & 0 positive among 748")],
+)
+def test_a_split_of_one_class_is_refused(ncl_w, adopted, ward_cohort, tmp_path, split, named):
     path = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "healthy.h5"))
     with h5py.File(path, "r+") as file:
-        file["labels/test"][:] = 0
+        file[f"labels/{split}"][:] = 0
     run_dir = adopted(ncl_w, path, tmp_path / "run")
-    with refused("split 'test' & two classes & [0]"):
+    with refused(named):
         evaluate(run_dir, head="linear", features="last_hour", cohort=str(path))
     assert not (run_dir / "evaluations").exists()

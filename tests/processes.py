@@ -14,8 +14,10 @@ def flags_of(command: str) -> set[str]:
     program, *source = command.split()
     paths = [program, *(f"data_prep/{name}.py" for name in source if program == "bin/prepare")]
     text = "".join((ROOT / path).read_text(encoding="utf-8") for path in paths)
-    if "import common" in text:
-        text += (ROOT / "data_prep/common.py").read_text(encoding="utf-8")
+    shared = re.findall(r"^from data_prep import (.*)", text, re.MULTILINE)
+    text += "".join(
+        (ROOT / f"data_prep/{name}.py").read_text(encoding="utf-8") for name in ", ".join(shared).split(", ") if name
+    )
     return set(re.findall(r'DEFINE_\w+\(\s*"(\w+)"', text))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from tqdm import tqdm
 
 
-def progress(items: Iterable, what: str, **arguments) -> tqdm:
-    """Show a progress bar of stays on standard error."""
-    return tqdm(items, desc=what, unit=" stays", file=sys.stderr, **arguments)
+def progress(items: Iterable | None, what: str, unit: str = " stays", **arguments) -> tqdm:
+    """Show a progress bar, of stays unless `unit` is another, on standard error."""
+    return tqdm(items, desc=what, unit=unit, file=sys.stderr, **arguments)
 
 
 def with_newlines(text: bytes) -> bytes:

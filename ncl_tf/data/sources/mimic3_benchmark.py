@@ -47,17 +47,21 @@ class Multitask:
         found = dict(archives.open_source(path, ".csv"))
         tops = [name.removesuffix("train_listfile.csv") for name in found if name.endswith("train_listfile.csv")]
         top = min(tops, key=len, default="")
-        files = {name.removeprefix(top): read for name, read in found.items() if name.startswith(top)}
+        return cls.of(str(path), {name.removeprefix(top): read for name, read in found.items() if name.startswith(top)})
+
+    @classmethod
+    def of(cls, where: str, files: dict[str, Callable[[], bytes]]) -> "Multitask":
+        """Read the lists of a folder's files, given by their names in it."""
         lists = {}
         for split in SPLITS:
             name = f"{split}_listfile.csv"
             if name not in files:
                 raise InputError(
-                    f"{path}: no {name}; in mimic3-benchmarks, `python -m mimic3models.split_train_val "
+                    f"{where}: no {name}; in mimic3-benchmarks, `python -m mimic3models.split_train_val "
                     "data/multitask/` makes the three listfiles"
                 )
-            lists[split] = read_listfile(files[name](), f"{path}: {name}")
-        return cls(str(path), files, lists)
+            lists[split] = read_listfile(files[name](), f"{where}: {name}")
+        return cls(where, files, lists)
 
     def series(self, split: str, filename: str) -> str:
         """Find the name of a stay's series; the validation stays are in train/."""
@@ -100,7 +104,7 @@ def read_label_lists(row: Row, length: int, shift: int) -> np.ndarray:
         column = LABEL_COLUMNS[task.name]
         place = f"{row['where']}, column {column}"
         try:
-            entries = np.array(row[column].split(";") if row[column] else [], float)
+            entries = np.array(row[column].split(";") if row[column].strip(";") else [], float)
         except ValueError as error:
             raise InputError(f"{place}: must be numbers separated by ; ({error})") from error
         if len(entries) % 2:
@@ -189,8 +193,13 @@ def read_cells(lines: bytes, names: list[str], place: Callable[[int], str]) -> p
 
 
 def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays, Split, str]:
+    """Read the stays of a multitask folder, or of a tar file of it; see `stays_of_multitask`."""
+    stays, split, checksum = stays_of_multitask(Multitask.open(path), carry_back, shift)
+    return dataclasses.replace(stays, simulated=archives.is_ward(path, ".csv")), split, checksum
+
+
+def stays_of_multitask(multitask: Multitask, carry_back: bool, shift: int) -> tuple[Stays, Split, str]:
     """Read raw stays on their hourly grid 0 .. ceil(length of stay), the benchmark's split, and a checksum of the files."""
-    multitask = Multitask.open(path)
     rows = [
         (row, split, multitask.series(split, row["filename"])) for split in SPLITS for row in multitask.lists[split]
     ]
@@ -198,7 +207,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
     names = np.array([series.split("/")[1].removesuffix("_timeseries.csv") for _, _, series in rows])
     repeated = sorted({name for name, follower in zip(names, names[1:], strict=False) if name == follower})
     if repeated:
-        raise InputError(f"{path}: stay {repeated[0]} is listed twice")
+        raise InputError(f"{multitask.where}: stay {repeated[0]} is listed twice")
     digest = hashlib.sha256()
     parts = []
     with common.progress(None, "reading", total=len(rows)) as bar:
@@ -207,7 +216,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
             texts = [multitask.files[series]() for _, _, series in chunk]
             for (row, _, series), text in zip(chunk, texts, strict=True):
                 digest.update(f"{series}\0{';'.join(row[column] for column in LISTFILE_COLUMNS)}\0".encode() + text)
-            parts.append(parse_series(texts, [f"{path}: {series}" for _, _, series in chunk]))
+            parts.append(parse_series(texts, [f"{multitask.where}: {series}" for _, _, series in chunk]))
             bar.update(len(chunk))
     lengths = np.array([int(np.ceil(row["hours"])) + 1 for row, _, _ in rows])
     grid = _on_grid(*map(np.concatenate, zip(*parts, strict=True)), lengths, carry_back)
@@ -216,7 +225,7 @@ def read_stays(path: pathlib.Path, carry_back: bool, shift: int) -> tuple[Stays,
     )
     membership = np.array([split for _, split, _ in rows])
     split = {name: np.flatnonzero(membership == name) for name in SPLITS}
-    return Stays(names, lengths, grid, labels, archives.is_ward(path, ".csv")), split, digest.hexdigest()
+    return Stays(names, lengths, grid, labels), split, digest.hexdigest()
 
 
 def _on_grid(

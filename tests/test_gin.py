@@ -209,6 +209,8 @@ FRAGMENTS = {  # what a file that is only a part of a configuration needs before
     "base.gin": (["methods/cl.gin"], {"momentum": 0.9}),
     "datasets/": (["methods/cl.gin"], {}),
     "neighborhoods/n_w.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "window": 3}),
+    "neighborhoods/soft_n_w.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "half_life": 3}),
+    "neighborhoods/soft_n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "half_life": 3}),
     "neighborhoods/n_y.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis"}),
     "neighborhoods/n_wy.gin": (["datasets/physionet2019.gin"], {"alpha": 1, "task": "sepsis", "window": 3}),
     "methods/ncl_y.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),

@@ -13,7 +13,7 @@ from ncl_tf.paper.tables import Column, Table, TableRow, settings_name
 
 @dataclasses.dataclass(frozen=True)
 class PlannedTraining:
-    """One training: a row's method and its file of gin/paper/, settings (gin names and values), and a seed."""
+    """One training: a row's method and its gin file, settings (gin names and values), and a seed."""
 
     method: str
     gin_file: str
@@ -52,7 +52,7 @@ class PlannedEvaluation:
 def planned_evaluation(table: Table, row: TableRow, column: Column, seed: int, label_seed: int) -> PlannedEvaluation:
     """The evaluation that a cell needs for a seed and a choice of labelled stays."""
     asked = EvaluationSettings(column.task, column.head, split=table.split)
-    folder = f"gin/paper/{table.dataset}"
+    folder = f"gin/{table.recipes}/{table.dataset}"
     if row.method != "end_to_end":
         training = PlannedTraining(row.method, f"{folder}/{row.method}.gin", row.settings, seed)
         limits = {"labels": column.labels, "label_seed": label_seed} if column.labels != 1 else {}
@@ -61,7 +61,7 @@ def planned_evaluation(table: Table, row: TableRow, column: Column, seed: int, l
     own = {"head": column.head} | dict(row.settings)
     if column.labels != 1:
         own |= {"end_to_end.labels": column.labels, "end_to_end.label_seed": label_seed}
-    by_task = project.GIN / "paper" / table.dataset / f"end_to_end_{column.task}.gin"
+    by_task = project.GIN / table.recipes / table.dataset / f"end_to_end_{column.task}.gin"
     file = by_task.name if by_task.exists() else "end_to_end.gin"
     return PlannedEvaluation(PlannedTraining("end_to_end", f"{folder}/{file}", own, seed), asked)
 

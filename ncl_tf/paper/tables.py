@@ -1,7 +1,8 @@
-"""The paper's tables as data: tables/NAME.toml, one for each table and for each search of the appendix.
+"""The paper's tables as data: tables/NAME.toml, one for each table and for each search of the appendix; and tables beyond it.
 
 title, label   what it shows, and the paper's label; no label where the paper has no such table
 dataset        of `ncl_tf.data.datasets`
+recipes        the folder of gin/ with the methods' files: 'paper', unless the table goes beyond it
 split          'test', or 'val' where the paper chooses by it
 seeds          how many of SEEDS the paper averages over
 label_seeds    how many choices of labelled stays, for a table with `labels`
@@ -37,6 +38,8 @@ TITLES = {
     "scl": "SCL",
     "ncl_y": "NCL(n_Y)",
     "ncl_wy": "NCL(n_w and n_Y)",
+    "ncl_soft_w": "NCL(soft n_w)",
+    "ncl_soft_wy": "NCL(soft n_w and n_Y)",
 }
 TASK_MARKS = {"_decompensation": " (D)", "_length_of_stay": " (L)"}
 
@@ -78,7 +81,7 @@ class TableRow:
     Attributes:
         name: unique in the table.
         block: the group of rows that it competes with.
-        method: name of the method's gin file; 'end_to_end' has one for each task of a dataset that has several.
+        method: name of the method's gin file; the paper's 'end_to_end' has one for each task of a dataset that has several.
         settings: gin names and values.
         figures: the paper's, one per column, None where it has none.
     """
@@ -105,6 +108,7 @@ class Table:
     name: str
     title: str
     label: str | None
+    recipes: str
     dataset: str
     split: str
     seeds: int
@@ -176,6 +180,7 @@ def load_table(name: str) -> Table:
         name,
         data["title"],
         data.get("label"),
+        data.get("recipes", "paper"),
         data["dataset"],
         data.get("split", "test"),
         data["seeds"],

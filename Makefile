@@ -36,7 +36,7 @@ lint: $(VENV)/.installed  ## check the style (ruff) and the direction of depende
 test: $(VENV)/.installed lint  ## the fast tests and lint: about ten minutes
 	$(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
-test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019 and NCL_MIMIC3_DEMO name it
+test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019, NCL_MIMIC3_DEMO and NCL_YAIB_DEMO name it
 	$(BIN)/pytest -m slow
 
 tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from results/

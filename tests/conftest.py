@@ -1,7 +1,7 @@
 """Shared fixtures: small simulated wards in both forms, cohorts prepared from them, and real data where it is at hand.
 
 Real data is found by the environment: NCL_PHYSIONET2019 is a folder with training_setA.zip and training_setB.zip,
-NCL_MIMIC3_DEMO one with multitask.tar.xz. NCL_PAPER is a folder with the paper's LaTeX text.
+NCL_MIMIC3_DEMO one with multitask.tar.xz, NCL_YAIB_DEMO one with cohorts of YAIB, NCL_PAPER one with the paper's LaTeX text.
 """
 
 import fcntl
@@ -137,6 +137,12 @@ def physionet2019_zips() -> list[pathlib.Path]:
 def mimic3_demo() -> pathlib.Path:
     """The multitask output of mimic3-benchmarks on the open demo of MIMIC-III, as tar file."""
     return _real_data("NCL_MIMIC3_DEMO", "multitask.tar.xz") / "multitask.tar.xz"
+
+
+@pytest.fixture(scope="session")
+def yaib_demo() -> pathlib.Path:
+    """Cohorts that YAIB writes, of the open demos of eICU and MIMIC-III."""
+    return _real_data("NCL_YAIB_DEMO", "TASK/eicu_demo and TASK/mimic_demo, cohorts of YAIB")
 
 
 @pytest.fixture(scope="session")

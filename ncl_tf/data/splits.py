@@ -25,15 +25,35 @@ def random_split(positive: np.ndarray, seed: int, subjects: np.ndarray | None = 
 
 def _stratified(positive: np.ndarray, seed: int, units: str) -> Split:
     """Split stays or patients, as the word `units` says, for `random_split`."""
+    _check_enough(positive, units)
+    rest, test = _four_to_one(np.arange(len(positive)), positive, seed)
+    train, val = _four_to_one(rest, positive, seed)
+    return {"train": np.sort(train), "val": np.sort(val), "test": np.sort(test)}
+
+
+def _check_enough(positive: np.ndarray, units: str) -> None:
     total, positives = len(positive), int(positive.sum())
     if total < 25 or min(positives, total - positives) in (1, 2):
         raise InputError(
             f"a random split must have at least 25 {units}, at least 3 of them ever positive and 3 never (or all alike), got "
             f"{total} {units}, {positives} of them ever positive"
         )
-    rest, test = _four_to_one(np.arange(total), positive, seed)
-    train, val = _four_to_one(rest, positive, seed)
-    return {"train": np.sort(train), "val": np.sort(val), "test": np.sort(test)}
+
+
+def split_around(positive: np.ndarray, test: np.ndarray, seed: int, subjects: np.ndarray | None = None) -> Split:
+    """Take the stays of `test` [stays] bool, such as those of another hospital, for testing; split the others at random.
+
+    Of the others, 80 % train and 20 % validate, with shares of `positive` and with `subjects` as in `random_split`.
+    """
+    others = np.flatnonzero(~test)
+    unit, kind = np.arange(len(others)), "stays to train and validate"
+    if subjects is not None:
+        unit, kind = np.unique(subjects[others], return_inverse=True)[1], "patients to train and validate"
+    ever = np.bincount(unit, weights=positive[others]) > 0
+    _check_enough(ever, kind)
+    train, _ = _four_to_one(np.arange(len(ever)), ever, seed)
+    training = np.isin(unit, train)
+    return {"train": others[training], "val": others[~training], "test": np.flatnonzero(test)}
 
 
 def check_subjects(split: Split, names: np.ndarray, subjects: np.ndarray) -> None:

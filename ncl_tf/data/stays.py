@@ -54,6 +54,21 @@ class Stays:
         values, labels = (hourly_grid(stay, hours, rows, first_hours, hourly) for rows in (values, labels))
         return cls(names, hourly, values, labels)
 
+    @classmethod
+    def joined(cls, parts: dict[str, "Stays"]) -> "Stays":
+        """Join the stays of several sources, whose names then begin the names of their stays and patients."""
+        if len(parts) == 1:
+            return next(iter(parts.values()))
+        stays = list(parts.values())
+        names = np.concatenate([[f"{source}_{name}" for name in part.names] for source, part in parts.items()])
+        lengths, labels = (np.concatenate([getattr(part, field) for part in stays]) for field in ("lengths", "labels"))
+        values = np.empty((len(labels), stays[0].values.shape[1]), np.float32, order="F")
+        np.concatenate([part.values for part in stays], out=values)
+        subjects = None
+        if all(part.subjects is not None for part in stays):
+            subjects = np.concatenate([[f"{source}_{one}" for one in part.subjects] for source, part in parts.items()])
+        return cls(names, lengths, values, labels, all(part.simulated for part in stays), subjects)
+
     def fill_hours(self, channel: int) -> None:
         """Write the hour of every row into its channel, counted up from each stay's first row."""
         hours = self.values[:, channel]

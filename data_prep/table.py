@@ -94,7 +94,7 @@ common.define_output()
 def main() -> None:
     output = common.checked_output()
     dataset, schema = read_schema(pathlib.Path(SCHEMA.value))
-    paths = arrow.find_tables([pathlib.Path(source) for source in SOURCE.value])
+    paths = arrow.find_files([pathlib.Path(source) for source in SOURCE.value])
     stays, split = read_stays(paths, dataset, schema, SEED.value)
     common.write_and_summarize(output, dataset, stays, split, arrow.checksum_of_files(paths))
 

@@ -191,7 +191,7 @@ def test_several_files_are_one_table(tmp_path):
     second = second.set_column(4, "sedated", pa.array([None, 1.0, 0.0]))
     pa.parquet.write_table(whole.slice(0, 2), folder / "1.parquet")
     pa.parquet.write_table(second, tmp_path / "hourly" / "2.parquet")
-    paths = arrow.find_tables([tmp_path / "hourly"])
+    paths = arrow.find_files([tmp_path / "hourly"])
     assert [path.name for path in paths] == ["2.parquet", "1.parquet"]  # sorted with their folders
     assert_is_the_cohort(read(paths)[0])
     assert arrow.checksum_of_files(paths) not in (
@@ -212,8 +212,8 @@ def test_several_files_are_one_table(tmp_path):
         read(paths)
     (tmp_path / "empty").mkdir()
     with refused("empty & .parquet"):
-        arrow.find_tables([tmp_path / "empty"])
+        arrow.find_files([tmp_path / "empty"])
     with refused("named once"):
-        arrow.find_tables([paths[0], paths[0]])
+        arrow.find_files([paths[0], paths[0]])
     with refused("all .parquet & hourly.csv"):
-        arrow.find_tables([paths[0], tmp_path / "hourly.csv"])
+        arrow.find_files([paths[0], tmp_path / "hourly.csv"])

@@ -18,7 +18,7 @@ from ncl_tf.errors import InputError
 MISSING = ["", "NaN", "nan", "NA"]  # cells of a CSV without a value
 
 
-def find_tables(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
+def find_files(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
     """List the files that sources name: files, and folders of Parquet files, whose own folders are searched too."""
     found: list[pathlib.Path] = []
     for path in paths:

@@ -24,12 +24,14 @@ class Scores(NamedTuple):
         names, lengths: [stays] identifier and number of scored hours.
         hours: [hours] of the stay, as the source counts them; of a cohort, since the stay's first row.
         probabilities: [hours, K].
+        risks: [hours] calibrated, of the positive class; None where the model gives none.
     """
 
     names: np.ndarray
     lengths: np.ndarray
     hours: np.ndarray
     probabilities: np.ndarray
+    risks: np.ndarray | None = None
 
 
 def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
@@ -40,6 +42,7 @@ def write(folder: pathlib.Path, scores: Scores, form: str) -> None:
             return
         columns = {"stay": np.repeat(scores.names, scores.lengths), "hour": scores.hours}
         columns |= {f"probability_{k}": values for k, values in enumerate(scores.probabilities.T)}
+        columns |= {} if scores.risks is None else {"risk": scores.risks}
         table = pa.table({name: np.ascontiguousarray(column) for name, column in columns.items()})
         if form == "csv":
             pa.csv.write_csv(table, new / "predictions.csv")

@@ -9,7 +9,8 @@ from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.runs import environment
 from ncl_tf.runs.configuration import upgraded_evaluation
 
-FORMAT_VERSION = "1.0"  # the first number changes when older programs can no longer use an export
+# The first number changes when older programs can no longer use an export. Since 1.1, binary classifiers give risks.
+FORMAT_VERSION = "1.1"
 INTENDED_USE = (
     "Research on online patient monitoring. Not a medical device: "
     "not validated for, and not to be used in, the care of patients."
@@ -17,15 +18,27 @@ INTENDED_USE = (
 
 HOSPITALS = (
     "It learned from the patients, devices and documentation habits of the hospitals in its data; elsewhere its "
-    "probabilities can be wrong in ways that the numbers above do not show. Evaluate it on your own data first."
+    "probabilities and risks can be wrong in ways that the numbers above do not show. Evaluate it on your own data first."
 )
 SIMULATED = (
     "It learned from simulated stays and knows nothing of real patients: it only demonstrates how an export works."
 )
 BALANCED = (
-    " It was trained with both classes weighted alike, so its probabilities are far above the frequency of the event. They are "
-    "scores, not risks: rank by them, or calibrate them on your own data."
+    " It was trained with both classes weighted alike, so its probabilities are far above the frequency of the event. They rank "
+    "hours; they are no risks."
 )
+RISK = (
+    "`risk` is calibrated: of all hours with a risk of 3 %, about 3 % should be positive. The {kind} calibrator was fitted to "
+    "the validation split. Probability and risk beside what happened on split `{split}`:"
+)
+CALIBRATION = {
+    "mean_risk": "mean",
+    "prevalence": "share of positive hours",
+    "ece": "calibration error, in 20 bins of equally many hours",
+    "slope": "calibration slope",
+    "intercept": "calibration intercept",
+    "brier": "Brier score",
+}
 EXAMPLE = """```python
 import numpy as np
 import tensorflow as tf
@@ -53,7 +66,7 @@ def make_card(
         "values": [c.name for c in cohort.preprocessor.dataset.channels if not c.static] if raw else None,
     }
     task = cohort.task(evaluation["settings"]["task"])[1] if evaluation else None
-    kept = ("name", "settings", "metrics", "intervals", "protocol", "best_epoch")
+    kept = ("name", "settings", "metrics", "intervals", "calibration", "alarm", "protocol", "best_epoch")
     of_training = {name: value for name, value in config.items() if not name.startswith("protocol.")}
     public = {
         name: value for name, value in of_training.items() if "cohort" not in (name, value[1:])
@@ -72,7 +85,7 @@ def make_card(
             "cohort_checksum": cohort.checksum,
             "source_checksum": cohort.source_checksum,
         },
-        "evaluation": {key: evaluation[key] for key in kept} if evaluation else None,
+        "evaluation": {key: evaluation[key] for key in kept if key in evaluation} if evaluation else None,
         "run": {key: run[key] for key in ("seed", "budget", "step")},
         "config": public,
         **{key: value for key, value in environment().items() if key in ("code_version", "versions")},
@@ -128,27 +141,55 @@ def _task(card: dict[str, Any]) -> str:
         low, high = evaluation["intervals"].get(name, (None, None))
         lines.append(f"| {name} | {value:.4f} | {'' if low is None else f'{low:.4f} to {high:.4f}'} |")
     if task["kind"] == "binary":
-        alarm = f"An hour counts as alarmed where the probability of {task['name']} is above {ALARM}."
+        alarm = f"In these metrics, an hour is alarmed where the probability of {task['name']} is above {ALARM}."
         lines += ["", alarm + BALANCED * bool(evaluation["protocol"].get("balanced"))]
+    if "calibration" in evaluation:
+        lines += _risk(evaluation)
     protocol = ", ".join(f"{name} {value}" for name, value in evaluation["protocol"].items())
     return "\n".join([*lines, "", f"Training on the labels: {protocol}; best epoch {evaluation['best_epoch']}."])
+
+
+def _risk(evaluation: dict[str, Any]) -> list[str]:
+    """Describe risk and alarm threshold, line by line."""
+    calibration, alarm = evaluation["calibration"], evaluation["alarm"]
+    lines = [
+        "",
+        RISK.format(kind=calibration["calibrator"]["kind"], split=evaluation["settings"]["split"]),
+        "",
+        "| | probability | risk |",
+        "|---|---|---|",
+    ]
+    for name, title in CALIBRATION.items():
+        cells = (calibration[when][name] for when in ("before", "after"))
+        lines.append(f"| {title} | {' | '.join('-' if value is None else f'{value:.4f}' for value in cells)} |")
+    rate = alarm["alarms_per_day"]
+    reached = (f"{name} {'-' if value is None else f'{value:.4f}'}" for name, value in alarm["validation"].items())
+    return [
+        *lines,
+        "",
+        f"Alarm threshold: probability above {alarm['threshold']:.6g}, a risk of {alarm['risk']:.4f}. It was chosen on the "
+        f"validation split for {f'at most {rate:g} alarms per patient-day' if rate else 'the most utility'}, and reached there: "
+        f"{', '.join(reached)}. An alarm silences the next {alarm['silence']} hours, and is right if an event begins within "
+        f"the next {alarm['horizon']} hours; an event begins {alarm['lead']} hours after its first positive hour.",
+    ]
 
 
 def _functions(card: dict[str, Any]) -> str:
     windows, values, static = (card["inputs"][name] for name in ("windows", "values", "static"))
     shape = f"[B, {windows['hours']}, {len(windows['columns'])}]"
+    outputs = "`probabilities`" + ", `risk`" * ("calibration" in (card["evaluation"] or {}))
     texts = {
         "embed": f"prepared `windows` {shape} -> `representations`",
-        "predict": f"prepared `windows` {shape} -> `probabilities`",
+        "predict": f"prepared `windows` {shape} -> {outputs}",
     }
     if values is not None:
         rows = f"raw `values` [%s, {len(values)}] and `static` [%s, {len(static)}]"
         state = f"`state` [B, {windows['hours'] - 1}, {len(static) + len(values)}]"
         texts |= {
-            "score_stay": f"{rows % ('T', '1 to T')} of one stay -> `probabilities` of its T hours",
-            "score_stays": f"{rows % ('N', 'N')} of many stays stacked, `lengths` [stays] -> `probabilities` [N, ...]",
+            "score_stay": f"{rows % ('T', '1 to T')} of one stay -> {outputs} of its T hours",
+            "score_stays": f"{rows % ('N', 'N')} of many stays stacked, `lengths` [stays] -> {outputs} [N, ...]",
             "score_next": f"{rows % ('B', 'B')} of one hour of B patients and their {state} (all NaN before the first hour) "
-            "-> `probabilities`, new `state`",
+            f"-> {outputs}, new `state`",
         }
     lines = [f"- `{name}`: {texts[name]}" for name in card["signatures"]]
     if values is not None and "score_stay" in card["signatures"]:

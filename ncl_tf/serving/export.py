@@ -14,6 +14,7 @@ import keras
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
+from ncl_tf.evaluation.calibration import Calibrator
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.runs import StoredRun
@@ -38,10 +39,11 @@ def export_classifier(
     """Write a classifier with all functions of `ncl_tf.serving.scoring`.
 
     A cohort file of the authors' code has no preprocessor; an export made from it has only `embed` and `predict`. `run` is the
-    run's record, `evaluation` the content of the evaluation's JSON file.
+    run's record, `evaluation` the content of the evaluation's JSON file; of a binary task, it has the calibrator of the risk.
     """
     raw = None if cohort.preprocessor is None else RawPreprocessor(cohort.preprocessor)
-    functions = ClassifierFunctions(classifier, len(cohort.columns), raw)
+    calibrator = Calibrator.from_json(evaluation["calibration"]["calibrator"]) if "calibration" in evaluation else None
+    functions = ClassifierFunctions(classifier, len(cohort.columns), raw, calibrator)
     history, names = classifier.encoder.history, list(functions.signatures)
     card = make_card(cohort, history, names, evaluation["config"], run, evaluation)
     _write(folder, functions, [classifier, *([raw] if raw else [])], card)

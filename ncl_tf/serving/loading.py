@@ -73,10 +73,12 @@ class Model:
 
     def predict(self, windows: Any) -> np.ndarray:
         """Classify prepared windows: [B, history, C] -> class probabilities [B, K]."""
-        return self.call("predict", self._checked(windows))["probabilities"].numpy()
+        return self.outputs_of_windows(windows)["probabilities"]
 
     def score(self, rows: Any, static: Any = None) -> np.ndarray:
         """Score one stay: class probabilities [T, K] for each of its rows.
+
+        `risk` takes the same and returns risks.
 
         Args:
             rows: a DataFrame with a column for each channel, static ones included, in any order and among others; or an
@@ -85,18 +87,44 @@ class Model:
             static: with an array, the static values: [S] in the order of `card["inputs"]["static"]`, or by name; [T, S]
                 if they become known later.
         """
+        return self._outputs_of_stay(rows, static)["probabilities"]
+
+    def risk(self, rows: Any, static: Any = None) -> np.ndarray:
+        """Compute the calibrated risk of the positive class at each row of one stay, [T]; arguments as in `score`."""
+        if not self.gives_risk:
+            raise InputError(
+                f"{self.folder}: gives no risk; classifiers of binary tasks do since format 1.1, so evaluate the run again, "
+                "with --overwrite"
+            )
+        return self._outputs_of_stay(rows, static)["risk"]
+
+    @property
+    def gives_risk(self) -> bool:
+        """Whether its functions return `risk` beside `probabilities`."""
+        return "calibration" in (self.card["evaluation"] or {})
+
+    def _outputs_of_stay(self, rows: Any, static: Any) -> dict[str, np.ndarray]:
         values = self.rows.from_frame(rows) if hasattr(rows, "columns") else self.rows.from_arrays(rows, static)
         hours, lengths = self.rows.hours(values), np.array([len(values)])
         stays = Stays.from_rows(np.array(["the stay"]), lengths, hours, values, np.empty((len(values), 0), np.float32))
         if self.rows.hour is not None:
             stays.fill_hours(self.rows.hour)
-        return self.score_stays(stays)[rows_on_grid(lengths, hours)]
+        given = rows_on_grid(lengths, hours)
+        return {name: output[given] for name, output in self.outputs_of_stays(stays).items()}
 
     def score_stays(self, stays: Stays) -> np.ndarray:
         """Score many stays at once, which is fastest: class probabilities [hours, K] for every hour."""
+        return self.outputs_of_stays(stays)["probabilities"]
+
+    def outputs_of_stays(self, stays: Stays) -> dict[str, np.ndarray]:
+        """Score many stays at once: `probabilities` [hours, K] and, if the export gives it, `risk` [hours]."""
         values, static = np.ascontiguousarray(stays.values), self.rows.static
         lengths = stays.lengths.astype(np.int32)
-        return self.call("score_stays", values[:, static:], values[:, :static], lengths)["probabilities"].numpy()
+        return _arrays(self.call("score_stays", values[:, static:], values[:, :static], lengths))
+
+    def outputs_of_windows(self, windows: Any) -> dict[str, np.ndarray]:
+        """Classify prepared windows [B, history, C]: the same for each of them."""
+        return _arrays(self.call("predict", self._checked(windows)))
 
     def stream(self, static: Any = None, state: Any = None) -> "Stream":
         """Follow one patient hour by hour; `static` as in `score`, `state` of an earlier stream to resume it."""
@@ -139,11 +167,16 @@ class Model:
         return windows if tf.is_tensor(windows) else floats(windows, "the windows")
 
 
+def _arrays(outputs: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
+    return {name: output.numpy() for name, output in outputs.items()}
+
+
 class Stream:
     """Follows one patient hour by hour.
 
     Attributes:
         state: [1, history - 1, R] float32, all that is remembered; `model.stream(state=...)` resumes from it.
+        risk: calibrated risk at the hour that was scored last; None before, or if the export gives no risk.
     """
 
     def __init__(self, model: Model, static: Any, state: Any) -> None:
@@ -151,10 +184,11 @@ class Stream:
         self.state = empty if state is None else floats(state, "the state")
         if self.state.shape != empty.shape:
             raise InputError(f"the state must have shape {list(empty.shape)}, got {list(self.state.shape)}")
+        self.risk: float | None = None
         self._model, self._static = model, model.rows.static_rows(static, 1)
 
     def next(self, row: Any) -> np.ndarray:
-        """Score the next hour: class probabilities [K].
+        """Score the next hour: class probabilities [K]; its risk is then in `risk`.
 
         Args:
             row: the hour's values by name, of which any may be left out as not measured, or an array [D] as in
@@ -166,6 +200,7 @@ class Stream:
             raw[:, : rows.static] = np.where(np.isnan(raw[:, : rows.static]), self._static, raw[:, : rows.static])
         else:
             raw = rows.from_arrays(floats(row, "the values")[None], self._static)
-        called = self._model.call("score_next", raw[:, rows.static :], raw[:, : rows.static], self.state)
-        self.state, self._static = called["state"].numpy(), raw[:, : rows.static]
-        return called["probabilities"].numpy()[0]
+        outputs = _arrays(self._model.call("score_next", raw[:, rows.static :], raw[:, : rows.static], self.state))
+        self.state, self._static = outputs["state"], raw[:, : rows.static]
+        self.risk = float(outputs["risk"][0]) if "risk" in outputs else None
+        return outputs["probabilities"][0]

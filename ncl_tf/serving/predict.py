@@ -28,13 +28,20 @@ def score_raw(model: Model, stays: Stays, rows: np.ndarray, hours: np.ndarray) -
         hours: [rows] the hours as the source counts them.
     """
     batch = (np.cumsum(stays.lengths) - 1) // BATCH
-    probabilities = []
+    batches = []
     for chosen in np.split(np.arange(len(stays.names)), np.flatnonzero(np.diff(batch)) + 1):
         which = slice(stays.first_rows[chosen[0]], stays.first_rows[chosen[-1]] + stays.lengths[chosen[-1]])
         part = Stays(stays.names[chosen], stays.lengths[chosen], stays.values[which], stays.labels[which])
-        probabilities.append(model.score_stays(part))
+        batches.append(model.outputs_of_stays(part))
     stay = np.repeat(np.arange(len(stays.names)), stays.lengths)[rows]
-    return Scores(stays.names, np.bincount(stay), hours, np.concatenate(probabilities)[rows])
+    probabilities, risks = _joined(batches)
+    return Scores(stays.names, np.bincount(stay), hours, probabilities[rows], None if risks is None else risks[rows])
+
+
+def _joined(batches: list[dict[str, np.ndarray]]) -> tuple[np.ndarray, np.ndarray | None]:
+    """Join the outputs of a classifier: probabilities [hours, K], and risks [hours] if it gives them."""
+    parts = ([batch.get(name) for batch in batches] for name in ("probabilities", "risk"))
+    return tuple(None if values[0] is None else np.concatenate(values) for values in parts)
 
 
 def score_parts(
@@ -50,7 +57,8 @@ def score_parts(
         scores.append(score_raw(model, stays, rows, hours))
         progress(len(stays.names))
     counts = zip(model.dataset.channels, outside, strict=True)
-    joined = Scores(*map(np.concatenate, zip(*scores, strict=True)))
+    columns = zip(*scores, strict=True)
+    joined = Scores(*(None if column[0] is None else np.concatenate(column) for column in columns))
     return joined, {channel.name: int(count) for channel, count in counts if count}
 
 
@@ -65,9 +73,9 @@ def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[i
     data = cohort[split]
     batches = []
     for batch in Windows(data, model.history).sequential(BATCH // 8):  # windows take more memory than hours
-        batches.append(model.predict(batch["window"]))
-        progress(len(batches[-1]))
-    return Scores(data.stay_names, data.lengths, data.hour, np.concatenate(batches))
+        batches.append(model.outputs_of_windows(batch["window"]))
+        progress(len(batch["window"]))
+    return Scores(data.stay_names, data.lengths, data.hour, *_joined(batches))
 
 
 def _difference(found: Preprocessor | None, expected: Preprocessor | None) -> str:

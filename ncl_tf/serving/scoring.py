@@ -8,9 +8,11 @@ prepare to the same zeros, so the empty state is all NaN and needs no count of h
 import numpy as np
 import tensorflow as tf
 
+from ncl_tf.evaluation.calibration import Calibrator
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.serving.raw import RawPreprocessor
+from ncl_tf.serving.risk import risk
 
 Outputs = dict[str, tf.Tensor]
 Specs = list[tf.TensorSpec]
@@ -36,15 +38,20 @@ class EncoderFunctions:
 class ClassifierFunctions(EncoderFunctions):
     """`embed`, `predict` from prepared windows and, where there is a preprocessor, the functions of raw values.
 
+    All but `embed` return the `probabilities` of the K classes at N hours, [N, K], and with a calibrator their `risk` too, [N].
+
     Args:
         classifier: takes prepared windows.
         columns: the number C of columns of a prepared window.
         raw: prepares raw values: D dynamic and S static channels, R = S + D.
+        calibrator: maps the probability of the second class to its risk; None: no risk.
     """
 
-    def __init__(self, classifier: Classifier, columns: int, raw: RawPreprocessor | None) -> None:
+    def __init__(
+        self, classifier: Classifier, columns: int, raw: RawPreprocessor | None, calibrator: Calibrator | None = None
+    ) -> None:
         super().__init__(classifier.encoder, columns)
-        self.classifier, self.raw = classifier, raw
+        self.classifier, self.raw, self.calibrator = classifier, raw, calibrator
 
     @property
     def signatures(self) -> dict[str, Specs]:
@@ -63,7 +70,7 @@ class ClassifierFunctions(EncoderFunctions):
 
     def predict(self, windows: tf.Tensor) -> Outputs:
         """Classify prepared windows [B, T, C]: probabilities [B, K]."""
-        return {"probabilities": self.classifier(windows)}
+        return self._outputs(self.classifier(windows))
 
     def score_stay(self, values: tf.Tensor, static: tf.Tensor) -> Outputs:
         """Score every hour of one stay: raw values [N, D], NaN where not measured -> probabilities [N, K].
@@ -95,7 +102,7 @@ class ClassifierFunctions(EncoderFunctions):
         hour = tf.range(tf.shape(rows)[0]) - tf.repeat(tf.cumsum(lengths, exclusive=True), lengths)
         self.raw.check(rows, tf.where(hour[:, None] == 0, np.nan, tf.roll(rows, 1, axis=0)))
         prepared = self.raw.prepare(self.raw.fill(rows, hour))
-        return {"probabilities": self.classifier.head(self.encoder.stays(prepared, hour))}
+        return self._outputs(self.classifier.head(self.encoder.stays(prepared, hour)))
 
     def score_next(self, values: tf.Tensor, static: tf.Tensor, state: tf.Tensor) -> Outputs:
         """Score one more hour of each of B patients: -> probabilities [B, K], and the state to pass on in the next hour.
@@ -107,4 +114,9 @@ class ClassifierFunctions(EncoderFunctions):
         self.raw.check(row, state[:, -1])
         filled = tf.where(tf.math.is_nan(row), state[:, -1], row)
         rows = tf.concat([state, filled[:, None]], axis=1)
-        return {"probabilities": self.classifier(self.raw.prepare(rows)), "state": rows[:, 1:]}
+        return self._outputs(self.classifier(self.raw.prepare(rows))) | {"state": rows[:, 1:]}
+
+    def _outputs(self, probabilities: tf.Tensor) -> Outputs:
+        if self.calibrator is None:
+            return {"probabilities": probabilities}
+        return {"probabilities": probabilities, "risk": risk(self.calibrator, probabilities[:, 1])}

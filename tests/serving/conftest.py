@@ -48,14 +48,16 @@ for number, path in enumerate(sorted(stays.iterdir())):
     rows = np.array(lines, np.float32)
     values, static = (rows[:, [header.index(name) for name in inputs[part]]] for part in ("values", "static"))
     score = functions.signatures["score_stay"]
-    results[path.stem] = score(values=tf.constant(values), static=tf.constant(static[:1]))["probabilities"].numpy()
+    outputs = score(values=tf.constant(values), static=tf.constant(static[:1]))
+    results[path.stem], results["risk_" + path.stem] = (outputs[name].numpy() for name in ("probabilities", "risk"))
     if number % int(sys.argv[4]) == 0:
-        state, hours = np.full([1, inputs["windows"]["hours"] - 1, 40], np.nan, np.float32), []
+        state, hours, risks = np.full([1, inputs["windows"]["hours"] - 1, 40], np.nan, np.float32), [], []
         for row in values:
             following = functions.score_next(row[None], static[:1], state)
             hours.append(following["probabilities"][0])
+            risks.append(following["risk"][0])
             state = following["state"]
-        results["stream_" + path.stem] = np.stack(hours)
+        results["stream_" + path.stem], results["risk_stream_" + path.stem] = np.stack(hours), np.stack(risks)
 np.savez(output, **results)
 """
 
@@ -66,6 +68,7 @@ class Exported(NamedTuple):
     run: pathlib.Path
     folder: pathlib.Path  # of the export
     predictions: dict  # of bin/evaluate for every hour of the test split, [hours, classes], by stay
+    risks: dict  # of the same hours, [hours], by stay
 
 
 @pytest.fixture(scope="session")
@@ -88,8 +91,10 @@ def read(run: pathlib.Path) -> Exported:
     """Read what `export` has written."""
     frame = pyarrow.parquet.read_table(run / "evaluations/sepsis-mlp.parquet").to_pandas()
     classes = ["probability_0", "probability_1"]
-    predictions = {stay: part[classes].to_numpy() for stay, part in frame.groupby("stay", sort=False)}
-    return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions)
+    stays = dict(list(frame.groupby("stay", sort=False)))
+    predictions = {stay: part[classes].to_numpy() for stay, part in stays.items()}
+    risks = {stay: part["risk"].to_numpy() for stay, part in stays.items()}
+    return Exported(run, run / "evaluations/sepsis-mlp/classifier", predictions, risks)
 
 
 @pytest.fixture(scope="session")
@@ -125,7 +130,8 @@ def stay_files(ward: pathlib.Path, exported: Exported, tmp_path_factory) -> path
 def score_alone(tmp_path_factory) -> Callable[..., tuple[str, Mapping[str, np.ndarray]]]:
     """Score .psv files where only TensorFlow and numpy can be imported: what was printed, and the probabilities.
 
-    Every n-th stay is scored hour by hour, too: its probabilities have the name stream_ and the stay's.
+    Every n-th stay is scored hour by hour, too: its probabilities have the name stream_ and the stay's. The risks have the
+    names of the probabilities after risk_.
     """
 
     def score_alone(model: pathlib.Path, stays: pathlib.Path, streamed_every: int):

@@ -71,13 +71,14 @@ def test_table_in_parquet_out(copied, ward, exported, run, tmp_path):
     done = run("bin/predict", *flags, f"--output={tmp_path / 'out'}")
     assert done.returncode == 0, done.stderr
     frame = pyarrow.parquet.read_table(tmp_path / "out/predictions.parquet").to_pandas()
-    assert list(frame.columns) == ["stay", "hour", "probability_0", "probability_1"]
+    assert list(frame.columns) == ["stay", "hour", "probability_0", "probability_1", "risk"]
     assert list(frame["stay"].unique()) == names
     for name, stay in zip(names, rows, strict=True):
         part = frame[frame["stay"] == name]
         assert list(part["hour"]) == stay["ICULOS"].astype(float).tolist()
         if name != names[0]:
             np.testing.assert_allclose(part["probability_1"], exported.predictions[name][:, 1], rtol=0, atol=1e-5)
+            np.testing.assert_allclose(part["risk"], exported.risks[name], rtol=0, atol=1e-5)
 
 
 def test_a_cohort_is_scored_as_evaluated(model, exported, ward_cohort, tmp_path):
@@ -85,10 +86,15 @@ def test_a_cohort_is_scored_as_evaluated(model, exported, ward_cohort, tmp_path)
     scores = predict.score_cohort(model, Cohort(ward_cohort), "test", hours.append)
     expected = np.concatenate(list(exported.predictions.values()))
     np.testing.assert_allclose(scores.probabilities, expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(scores.risks, np.concatenate(list(exported.risks.values())), rtol=0, atol=1e-5)
     assert list(scores.names) == list(exported.predictions)
     assert sum(hours) == len(scores.hours)
     write(tmp_path / "out", scores, "csv")
-    assert (tmp_path / "out/predictions.csv").read_text().startswith('"stay","hour","probability_0","probability_1"\n')
+    assert (
+        (tmp_path / "out/predictions.csv")
+        .read_text()
+        .startswith('"stay","hour","probability_0","probability_1","risk"\n')
+    )
 
 
 def test_a_cohort_of_another_model_is_refused(model, mimic_ward_cohort):
@@ -131,9 +137,11 @@ def test_files_without_labels_are_read(model, stays, tmp_path):
 def test_many_hours_are_scored_in_batches_of_whole_stays(model, stays, monkeypatch):
     _, parts = raw.psv_stays([stays], model.dataset)
     part = next(parts)
-    expected = predict.score_raw(model, *part).probabilities
+    expected = predict.score_raw(model, *part)
     monkeypatch.setattr(predict, "BATCH", 100)
-    np.testing.assert_allclose(predict.score_raw(model, *part).probabilities, expected, rtol=0, atol=1e-6)
+    found = predict.score_raw(model, *part)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.risks, expected.risks, rtol=0, atol=1e-6)
 
 
 def test_what_cannot_be_read_is_refused(model, stays, ward_cohort, mimic_ward_cohort, tmp_path):

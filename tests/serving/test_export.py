@@ -41,6 +41,8 @@ def test_without_this_project_raw_stays_score_as_evaluated(exported, stay_files,
     for stay, expected in exported.predictions.items():
         np.testing.assert_allclose(results[stay], expected, rtol=0, atol=1e-5)
         np.testing.assert_allclose(results[f"stream_{stay}"], expected, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(results[f"risk_{stay}"], exported.risks[stay], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(results[f"risk_stream_{stay}"], results[f"risk_{stay}"], rtol=0, atol=1e-5)
 
 
 def test_embed_and_predict_take_the_cohorts_windows(exported, model, ward_cohort):
@@ -66,13 +68,13 @@ def test_signatures_are_what_json_can_carry(exported, raw_stay):
         specs = function.structured_input_signature[1] | function.structured_outputs
         shapes[name] = {key: (spec.dtype.name, spec.shape.as_list()) for key, spec in specs.items()}
     windows, rows = ("float32", [None, 24, 40]), {"values": ("float32", [None, 35]), "static": ("float32", [None, 5])}
-    probabilities, state = ("float32", [None, 2]), ("float32", [None, 23, 40])
+    outputs = {"probabilities": ("float32", [None, 2]), "risk": ("float32", [None])}
     expected = {
         "embed": {"windows": windows, "representations": ("float32", [None, 64])},
-        "predict": {"windows": windows, "probabilities": probabilities},
-        "score_stay": {**rows, "probabilities": probabilities},
-        "score_stays": {**rows, "lengths": ("int32", [None]), "probabilities": probabilities},
-        "score_next": {**rows, "state": state, "probabilities": probabilities},
+        "predict": {"windows": windows, **outputs},
+        "score_stay": {**rows, **outputs},
+        "score_stays": {**rows, "lengths": ("int32", [None]), **outputs},
+        "score_next": {**rows, "state": ("float32", [None, 23, 40]), **outputs},
     }
     assert shapes == {**expected, "serving_default": expected["score_stay"]}
     stay, rows = raw_stay
@@ -115,7 +117,7 @@ def test_the_card_states_what_a_user_must_know(exported, ward_cohort):
     card = json.loads((exported.folder / "model.json").read_text())
     cohort = Cohort(ward_cohort)
     channels = {channel["name"]: channel for channel in card["preprocessor"]["dataset"]["channels"]}
-    assert card["format_version"] == "1.0"
+    assert card["format_version"] == "1.1"
     assert card["inputs"]["windows"]["hours"] == 24
     assert card["inputs"]["static"] == list(STATIC)
     assert card["inputs"]["static"] + card["inputs"]["values"] == list(channels)
@@ -124,7 +126,9 @@ def test_the_card_states_what_a_user_must_know(exported, ward_cohort):
     assert card["task"]["classes"] == ["no sepsis", "sepsis"]
     assert card["data"]["cohort_checksum"] == cohort.checksum
     evaluation = json.loads((exported.run / "evaluations/sepsis-mlp.json").read_text())
-    assert {name: card["evaluation"][name] for name in ("metrics", "intervals")}.items() <= evaluation.items()
+    assert {
+        name: card["evaluation"][name] for name in ("metrics", "calibration", "alarm")
+    }.items() <= evaluation.items()
     assert card["evaluation"]["settings"]["task"] == "sepsis"
     assert card["config"]["alpha"] == "0.4"
     assert not any(name == "cohort" or name.startswith("protocol.") for name in card["config"])  # no path of the maker
@@ -134,6 +138,14 @@ def test_the_card_states_what_a_user_must_know(exported, ward_cohort):
     text = (exported.folder / "model_card.md").read_text()
     parts = ["simulated ward in the form of physionet2019", "`state` [B, 23, 40]", "above 0.5", "max_epochs 1,"]
     parts += ["both classes weighted alike", "Not a medical device", "auroc"]
+    reached, errors = card["evaluation"]["alarm"], card["evaluation"]["calibration"]
+    parts += [
+        "`risk` is calibrated",
+        "they are no risks",
+        f"above {reached['threshold']:.6g}, a risk of {reached['risk']:.4f}",
+    ]
+    parts += [f"recall {reached['validation']['recall']:.4f}", f"utility {reached['validation']['utility']:.4f}"]
+    parts += ["for the most utility", f"hours | {errors['before']['ece']:.4f} | {errors['after']['ece']:.4f} |"]
     parts += ["| HR | beats/min | 10 to 300 |  |", "| Gender |  | 0, 1 | static |"]
     assert [part for part in parts if part not in text] == []
     assert str(pathlib.Path.home()) not in text + json.dumps(card)

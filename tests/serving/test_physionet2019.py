@@ -25,9 +25,11 @@ def test_all_test_stays_score_as_evaluated(
 
     for stay, probabilities in model.predictions.items():
         np.testing.assert_allclose(scores[stay], probabilities, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(scores[f"risk_{stay}"], model.risks[stay], rtol=0, atol=1e-5)
         lines = (tmp_path / f"psv/{stay}.psv").read_text().splitlines()[1:]
         predicted = np.array([line.split("|")[0] for line in lines], float)
         np.testing.assert_allclose(predicted, probabilities[:, 1], rtol=0, atol=1e-5)
         if f"stream_{stay}" in scores:
             np.testing.assert_allclose(scores[f"stream_{stay}"], probabilities, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(scores[f"risk_stream_{stay}"], model.risks[stay], rtol=0, atol=1e-5)
     assert sum(name.startswith("stream_") for name in scores) == 202

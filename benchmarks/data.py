@@ -22,9 +22,9 @@ SIMULATED_STAYS = 2000
 # Runs a preparation in a process of its own and prints its peak memory.
 PREPARE = """
 from benchmarks.measure import peak_memory
-from data_prep import physionet2019
+from data_prep import {0}
 from ncl_tf import cli
-cli.run(lambda: (physionet2019.main(), print(peak_memory())))
+cli.run(lambda: ({0}.main(), print(peak_memory())))
 """
 
 
@@ -47,12 +47,18 @@ def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence
         name, sources, arguments = "simulated ward", [f"{folder}/ward"], ["--split=random"]
         write_ward(SIMULATED_STAYS, seed=1, output=folder / "ward", form="physionet2019")
     arguments += [f"--source={source}" for source in sources]
+    _, seconds, memory = run_preparation("physionet2019", [*arguments, f"--output={folder / 'cohort.h5'}"])
+    return name, sources, seconds, memory
+
+
+def run_preparation(source: str, arguments: list[str]) -> tuple[str, float, float]:
+    """Run `bin/prepare SOURCE` in a process of its own; return what it prints, seconds and GiB."""
     began = time.perf_counter()
-    command = [sys.executable, "-c", PREPARE, *arguments, f"--output={folder / 'cohort.h5'}"]
+    command = [sys.executable, "-c", PREPARE.format(source), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=worker_environment())
     if done.returncode:
-        raise InputError(f"--source: {', '.join(sources)} cannot be prepared, for the reason above")
-    return name, sources, time.perf_counter() - began, float(done.stdout.split()[-1])
+        raise InputError(f"{' '.join(arguments)}: cannot be prepared, for the reason above")
+    return done.stdout, time.perf_counter() - began, float(done.stdout.split()[-1])
 
 
 def windows(split: SplitData) -> Row:

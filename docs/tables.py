@@ -179,7 +179,10 @@ def rates(results: pathlib.Path) -> str:
     """How fast data is prepared and exported models score."""
     body = []
     for name, row in _measured(results):
-        if "GiB" in row:
+        if name == "mimic3":
+            what = f"prepare MIMIC-III, {row['mimic3']}, {row['rows']:,} rows of events"
+            body.append([what, f"{row['seconds']:,.0f} s, {row['GiB']:.1f} GiB"])
+        elif "GiB" in row:
             body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
         elif "hours/s" in row:
             body.append([row[name], f"{row['hours/s']:,.0f} hours per second"])
@@ -200,7 +203,7 @@ def sizes(results: pathlib.Path) -> str:
 
 def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of all measurements with the name of their benchmark."""
-    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "serve"):
+    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "serve"):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             yield from ((name, row) for row in files.read_json(path)["rows"])

@@ -1,7 +1,8 @@
 """Shared fixtures: small simulated wards in both forms, cohorts prepared from them, and real data where it is at hand.
 
 Real data is found by the environment: NCL_PHYSIONET2019 is a folder with training_setA.zip and training_setB.zip,
-NCL_MIMIC3_DEMO one with multitask.tar.xz, NCL_YAIB_DEMO one with cohorts of YAIB, NCL_PAPER one with the paper's LaTeX text.
+NCL_MIMIC3_DEMO one with raw/, multitask.tar.xz and benchmark_resources/, NCL_YAIB_DEMO one with cohorts of YAIB, NCL_PAPER
+one with the paper's LaTeX text.
 """
 
 import fcntl

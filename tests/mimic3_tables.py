@@ -53,8 +53,9 @@ def hours(count: float) -> datetime.timedelta:
 class MadeUpDownload:
     """Tables that are filled stay by stay and event by event, and then written into folders raw/ and benchmark/."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self.rng = random.Random(seed)
+    def __init__(self, seed: int = 0, outputs: float = 0.05) -> None:
+        """Put that share of the charted events into OUTPUTEVENTS."""
+        self.rng, self.outputs = random.Random(seed), outputs
         self.stays, self.admissions, self.patients = [], [], []
         self.chart, self.lab, self.output = [], [], []
         self.test, self.val = [], []
@@ -104,7 +105,7 @@ class MadeUpDownload:
     def add(self, subject, admission, number, item, time, text, unit) -> None:
         if item in LAB_ITEMS:
             self.lab.append([1, subject, admission, item, time, text, "", unit, ""])
-        elif self.rng.random() < 0.05:
+        elif self.rng.random() < self.outputs:
             self.output.append([1, subject, admission, number, time, item, text, unit, ""])
         else:
             error = self.rng.choice(["", "0", "1"])

@@ -70,6 +70,9 @@ def multitask_files(raw: pathlib.Path, benchmark: pathlib.Path) -> tuple[dict[st
             files[f"{folder}/{name}"] = lambda text=series.text: header + text
             bar.update()
     counts["with events in the unit"] = len(files)
+    for name in SPLITS:
+        if not lists[name]:
+            raise InputError(f"{raw}: no stay in the split {name}, by the tables of subjects in {benchmark}")
     lists["train/"], lists["test/"] = lists["train"] + lists["val"], lists["test"]
     for name, lines in lists.items():
         text = "\n".join([LIST_HEADER, *sorted(lines), ""]).encode()

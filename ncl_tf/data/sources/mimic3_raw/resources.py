@@ -34,7 +34,7 @@ class SubjectSplit(NamedTuple):
 
 def read_item_map(folder: pathlib.Path) -> dict[int, Item]:
     """Read the items that are ready for use, by their id."""
-    path, items = _find(folder, ITEM_MAP), {}
+    path, items = find_resource(folder, ITEM_MAP), {}
     for place, row in _dict_rows(path):
         try:
             wanted = row["LEVEL2"] and row["STATUS"] == "ready" and int(row["COUNT"] or 0) > 0
@@ -55,7 +55,7 @@ def read_subject_split(folder: pathlib.Path) -> SubjectSplit:
     """Read the subjects of the splits; each line is a subject and 1 (in this split) or 0."""
     chosen, named = [], set()
     for name in (TEST_SET, VAL_SET):
-        path, members = _find(folder, name), set()
+        path, members = find_resource(folder, name), set()
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
             subject, _, member = line.strip().partition(",")
             if not subject.isdecimal() or member not in ("0", "1"):
@@ -67,7 +67,8 @@ def read_subject_split(folder: pathlib.Path) -> SubjectSplit:
     return SubjectSplit(*chosen, named)
 
 
-def _find(folder: pathlib.Path, name: str) -> pathlib.Path:
+def find_resource(folder: pathlib.Path, name: str) -> pathlib.Path:
+    """Find one of the tables of mimic3-benchmarks."""
     for place in FOLDERS:
         if (folder / place / name).is_file():
             return folder / place / name

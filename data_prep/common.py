@@ -1,5 +1,6 @@
-"""Output flags and the final summary of all programs that prepare cohorts."""
+"""Flags of observations and output, and the final summary, of all programs that prepare cohorts."""
 
+import dataclasses
 import pathlib
 import sys
 
@@ -8,7 +9,7 @@ from absl import flags
 
 from ncl_tf import cli, files
 from ncl_tf.data.cohort import write_cohort
-from ncl_tf.data.declaration import Dataset
+from ncl_tf.data.declaration import OBSERVATIONS, Dataset, check_observations
 from ncl_tf.data.describe import describe
 from ncl_tf.data.raw_file import raw_path, write_raw_file
 from ncl_tf.data.splits import Split
@@ -16,7 +17,15 @@ from ncl_tf.data.stays import Stays
 
 
 def define_output() -> None:
-    """Define the flags of the output of these programs; not at import, so that they follow a program's own."""
+    """Define the flags that all these programs have; not at import, so that they follow a program's own."""
+    cli.group("Observation columns")
+    flags.DEFINE_list(
+        "observations",
+        [],
+        "NAME,...: Also say when and how often each channel was measured, in columns such as HR:recency. recency: 1 / (1 + hours "
+        "since the last measurement), 0 if never; count: log(1 + measurements so far), standardized; measured: 1 in the hour of "
+        "a measurement; change: since the measurement before, scaled. Default: none, as in the paper.",
+    )
     cli.group("Output")
     flags.DEFINE_string("output", None, "FILE: The cohort file to write.", required=True)
     flags.DEFINE_bool(
@@ -29,7 +38,11 @@ def define_output() -> None:
 
 
 def checked_output() -> pathlib.Path:
-    """Read --output, and refuse one that exists without --overwrite or cannot be written; so with that of --keep_raw."""
+    """Read --output, and refuse one that exists without --overwrite or cannot be written; so with that of --keep_raw.
+
+    Unknown --observations are refused, too, before there is work to be lost.
+    """
+    check_observations(flags.FLAGS.observations, "--observations")
     path = pathlib.Path(flags.FLAGS.output)
     for written in [path, *([raw_path(path)] if flags.FLAGS.keep_raw else [])]:
         files.check_output(written, flags.FLAGS.overwrite)
@@ -37,7 +50,9 @@ def checked_output() -> pathlib.Path:
 
 
 def write_and_summarize(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, checksum: str) -> None:
-    """Write the cohort file, and its raw rows if they are wanted, and print its counts."""
+    """Write the cohort file with the observations asked for, and its raw rows if they are wanted, and print its counts."""
+    chosen = tuple(name for name in OBSERVATIONS if name in flags.FLAGS.observations)
+    dataset = dataclasses.replace(dataset, observations=chosen)
     print(f"preparing {len(stays.names):,} stays, {len(stays.values):,} hours", file=sys.stderr)
     write_cohort(path, dataset, stays, split, checksum)
     written = [path, *([write_raw_file(path, dataset, stays, split)] if flags.FLAGS.keep_raw else [])]

@@ -5,6 +5,7 @@ NCL_MIMIC3_DEMO one with raw/, multitask.tar.xz and benchmark_resources/, NCL_YA
 one with the paper's LaTeX text.
 """
 
+import dataclasses
 import fcntl
 import os
 import pathlib
@@ -92,6 +93,18 @@ def ward_cohort(ward: pathlib.Path, made_once: Callable[..., pathlib.Path]) -> p
         write_cohort(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0), checksum)
 
     return made_once("ward.h5", make)
+
+
+@pytest.fixture(scope="session")
+def observed_cohort(ward: pathlib.Path, made_once: Callable[..., pathlib.Path]) -> pathlib.Path:
+    """The cohort file of `ward` with the observations recency and count."""
+
+    def make(path: pathlib.Path) -> None:
+        stays, checksum = physionet2019.read_stays([ward])
+        dataset = dataclasses.replace(PHYSIONET2019, observations=("recency", "count"))
+        write_cohort(path, dataset, stays, random_split(stays.ever_positive(), seed=0), checksum)
+
+    return made_once("observed.h5", make)
 
 
 @pytest.fixture(scope="session")

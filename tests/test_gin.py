@@ -10,14 +10,17 @@ import keras
 import numpy as np
 import pytest
 
+import tiny
 from ncl_tf import project
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.windows import Windows
 from ncl_tf.methods import authors
 from ncl_tf.methods.momentum import MomentumContrast
 from ncl_tf.objective.neighborhoods import Intersection, SameLabel, SameStayWithin
+from ncl_tf.runs import bindings
 from ncl_tf.training import config, early_stopping, factories, schedules, trainer
 from ncl_tf.training.distribution import Alone
+from refusals import refused
 
 FILES = sorted(str(path.relative_to(project.GIN)) for path in project.GIN.rglob("*.gin"))
 TABLES = pathlib.Path(factories.__file__).parents[1] / "paper" / "tables"
@@ -219,6 +222,7 @@ FRAGMENTS = {  # what a file that is only a part of a configuration needs before
     "methods/end_to_end.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/": (["datasets/physionet2019.gin"], {}),
     "budgets/": (["paper/physionet2019/cl.gin"], {}),
+    "beyond/observations.gin": (["paper/physionet2019/cl.gin"], {}),
     "authors_code": (["paper/physionet2019/ncl_w.gin"], {}),
 }
 
@@ -279,6 +283,42 @@ def test_a_papers_file_begins_with_its_command_its_time_and_the_papers_figures(n
         for metric, linear, mlp in re.findall(r"(\w+) ([\d.]+ ± [\d.]+) \| ([\d.]+ ± [\d.]+)", figures)
     ]
     assert found == [cell for cell in expected if name not in END_TO_END or cell[0] == END_TO_END[name]]
+
+
+OBSERVED = {  # the files with observation columns, and those without
+    "observed_cl": "paper/physionet2019/cl.gin",
+    "observed_ncl_w": "paper/physionet2019/ncl_w.gin",
+    "observed_ncl_y": "paper/physionet2019/ncl_y.gin",
+    "observed_ncl_soft_w": "beyond/physionet2019/ncl_soft_w.gin",
+    "observed_end_to_end": "paper/physionet2019/end_to_end.gin",
+}
+
+
+@pytest.mark.parametrize("name", OBSERVED)
+def test_observations_change_nothing_but_the_columns(name, observed_cohort, ward_cohort, tmp_path):
+    """The settings are those of the file without; a cohort without the columns is refused."""
+    file = f"beyond/physionet2019/{name}.gin"
+    text = (project.GIN / file).read_text(encoding="utf-8")
+    assert f"--gin_file=gin/{file} " in text
+    assert "--observations=recency,count" in text
+    plain, macros = load(OBSERVED[name]), bindings_of_macros()
+    bound = load(file)
+    assert bound.pop("observations") == ["recency", "count"]
+    assert bound | {"method": None} == plain | {"method": None}
+    added = {"observations", "measurement_dropout"} | ({"rate"} if name == "observed_end_to_end" else set())
+    assert {key for key, value in bindings_of_macros().items() if macros.get(key) != value} == added
+    cohort = Cohort(observed_cohort)
+    small = TINY if name != "observed_end_to_end" else {"encoder.filters": 8}
+    model, bound = build(file, "budgets/smoke.gin", cohort=cohort, **small)
+    samples = trainer.MethodSamples(model, cohort["train"], Alone())
+    fit_two_steps(model, samples.batches(bound["batch_size"], bound["seed"]), cohort)
+    with refused(ward_cohort, "recency, count", "got none", "--observations=recency,count", "HR:recency", "62 more"):
+        tiny.train(tmp_path / "run", "physionet2019/cl", ward_cohort, (file,))
+    assert not (tmp_path / "run").exists()
+
+
+def bindings_of_macros() -> dict[str, str]:
+    return {name: value for name, value in bindings(gin.config_str()).items() if "." not in name}
 
 
 def test_budgets_are_what_they_say():

@@ -164,28 +164,44 @@ class GaussianNoise(keras.layers.Layer):
     """Adds noise that is constant over the window, except to zeros: they are padding or imputed.
 
     Each sample and channel draws it from a normal distribution with this `std`, truncated at 2 std.
+
+    Args:
+        std: standard deviation, before truncation.
+        values: how many columns, the first ones, hold values; those after them, observations, get none. None: all.
     """
 
-    def __init__(self, std: float = 0.1, **kwargs) -> None:
+    def __init__(self, std: float = 0.1, values: int | None = None, **kwargs) -> None:
         super().__init__(**kwargs)
         if not std >= 0:
             raise InputError(f"GaussianNoise: std must be 0 or more, got {std}")
-        self.std = std
+        self.std, self.values = std, values
 
     def call(self, windows: tf.Tensor, draws: Draws, observed: tf.Tensor | None = None) -> tf.Tensor:
-        noise = draws.truncated_normal([tf.shape(windows)[0], 1, windows.shape[2]], self.std)
+        columns = windows.shape[2]
+        values = columns if self.values is None else self.values
+        noise = draws.truncated_normal([tf.shape(windows)[0], 1, values], self.std)
+        if values < columns:
+            noise = tf.pad(noise, [[0, 0], [0, 0], [0, columns - values]])
         return tf.where(windows == 0, windows, windows + tf.cast(noise, windows.dtype))
 
 
 class ChannelDropout(keras.layers.Layer):
-    """Zeroes whole channels, each channel of each sample with probability `rate`."""
+    """Zeroes whole channels, each channel of each sample with probability `rate`.
 
-    def __init__(self, rate: float = 0.2, **kwargs) -> None:
+    Args:
+        rate: the probability.
+        channels: number of the channel, from 0, that each column is about; columns of one channel are dropped together. None:
+            every column is dropped on its own.
+    """
+
+    def __init__(self, rate: float = 0.2, channels: Sequence[int] | None = None, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.rate = _fraction(self, "rate", rate)
+        self.rate, self.channels = _fraction(self, "rate", rate), channels
 
     def call(self, windows: tf.Tensor, draws: Draws, observed: tf.Tensor | None = None) -> tf.Tensor:
-        return _zero(windows, draws.bernoulli([tf.shape(windows)[0], 1, windows.shape[2]], self.rate))
+        channels = windows.shape[2] if self.channels is None else max(self.channels) + 1
+        dropped = draws.bernoulli([tf.shape(windows)[0], 1, channels], self.rate)
+        return _zero(windows, dropped if self.channels is None else tf.gather(dropped, self.channels, axis=2))
 
 
 class StaticDropout(keras.layers.Layer):

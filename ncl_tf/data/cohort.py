@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import h5py
@@ -128,6 +129,31 @@ class Cohort:
             raise InputError(f"{self.path}: no attribute 'preprocessor', which a file of format version {version} has")
 
     @property
+    def observations(self) -> tuple[str, ...]:
+        """What its columns say about when and how often channels were measured; none in a file of the authors' code."""
+        return self.preprocessor.dataset.observations if self.preprocessor else ()
+
+    def differing_columns(self, observations: Sequence[str]) -> str:
+        """Name the columns that this cohort has and one with these observations had not, or the other way round, if any."""
+        if self.preprocessor is None:
+            return ", ".join(f"CHANNEL:{observation}" for observation in observations)
+        others = dataclasses.replace(self.preprocessor.dataset, observations=tuple(observations)).columns
+        names = [name for name in dict.fromkeys(self.columns + others) if (name in self.columns) != (name in others)]
+        return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+    def require_observations(self, observations: Sequence[str]) -> None:
+        """Refuse to go on if the cohort has other observation columns than these."""
+        if differing := self.differing_columns(observations):
+            wanted, found = (", ".join(names) or "none" for names in (observations, self.observations))
+            if self.preprocessor is None:
+                how = "a file of the authors' code, which holds no raw values to compute them from; use bin/prepare"
+            else:
+                how = "prepare it again" + (f" with --observations={','.join(observations)}" if observations else "")
+            raise InputError(
+                f"{self.path}: must have the observations {wanted}, got {found}: {how}. Columns that differ: {differing}"
+            )
+
+    @property
     def title(self) -> str:
         """The name of its dataset as shown to readers."""
         return titled(self.name, self.simulated)
@@ -179,8 +205,8 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
     if stays.subjects is not None:
         check_subjects(split, stays.names, stays.subjects)
     cleaned = clean(dataset, stays)
-    preprocessor = Preprocessor.fit(dataset, cleaned, split["train"])
-    table = preprocessor.transform(cleaned)
+    preprocessor = Preprocessor.fit(dataset, stays, cleaned, split["train"])
+    table = preprocessor.transform(stays, cleaned)
     ids = _stay_ids(stays.names)
     with files.atomic_path(path) as partial, h5py.File(partial, "w") as file:
         for name in SPLITS:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from ncl_tf.errors import InputError
 
 CHANNEL_KINDS = ("continuous", "categorical")
 TASK_KINDS = ("binary", "bins")
+# What a cohort can say about when and how often a channel was measured, in the order of its columns.
+OBSERVATIONS = ("recency", "count", "measured", "change")
 # What a task's labels announce, by its name. Cohort files do not hold it, so that their bytes stay as they always were.
 # Hours by which labels turn positive before the onset, and hours before it in which a warning is timely:
 # sepsis: both as in the PhysioNet challenge of 2019; decompensation: death within 24 hours.
@@ -153,6 +155,13 @@ class Task:
         return np.where(np.isnan(labels), -1, classes).astype(np.int32)
 
 
+def check_observations(observations: Sequence[str], where: str) -> None:
+    """Refuse observations that are not known, or named twice."""
+    for observation in observations:
+        if observation not in OBSERVATIONS or list(observations).count(observation) > 1:
+            raise InputError(f"{where} must be of {', '.join(OBSERVATIONS)}, each at most once, got {observation!r}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Dataset:
     """The channels and tasks that a source of stays has.
@@ -162,15 +171,19 @@ class Dataset:
       channels: in the order of the cohort's columns, static ones first.
       tasks: in the order of the cohort's labels.
       hour: name of the channel that holds the hour of the stay, if one does.
+      observations: of `OBSERVATIONS`, what the cohort's columns say about when and how often channels were measured.
     """
 
     name: str
     channels: tuple[Channel, ...]
     tasks: tuple[Task, ...]
     hour: str | None = None
+    observations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_observations(self.observations, f"dataset {self.name!r}: observations")
         names = [channel.name for channel in self.channels] + [task.name for task in self.tasks]
+        names += self.columns[len(self.value_columns) :]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InputError(
@@ -184,17 +197,53 @@ class Dataset:
 
     @property
     def columns(self) -> list[str]:
-        """Names of all prepared columns."""
+        """Names of all prepared columns: those with the values of all channels, then those with their observations."""
+        return self.value_columns + [
+            f"{self.channels[channel].name}:{observation}" for observation, channel in self.observation_columns
+        ]
+
+    @property
+    def value_columns(self) -> list[str]:
+        """Names of the prepared columns with the values of all channels."""
         return [column for channel in self.channels for column in channel.columns]
+
+    @property
+    def observed(self) -> list[int]:
+        """Positions of the channels that have observations: the dynamic ones without the hour, which is always known."""
+        return [i for i, channel in enumerate(self.channels) if not channel.static and channel.name != self.hour]
+
+    @property
+    def observation_columns(self) -> list[tuple[str, int]]:
+        """Observation and position of the channel of each observation column; only numbers have a change."""
+        return [
+            (observation, channel)
+            for observation in OBSERVATIONS
+            if observation in self.observations
+            for channel in self.observed
+            if observation != "change" or self.channels[channel].kind == "continuous"
+        ]
+
+    @property
+    def column_channels(self) -> list[int]:
+        """Position of the channel that each prepared column is about."""
+        values = [i for i, channel in enumerate(self.channels) for _ in channel.columns]
+        return values + [channel for _, channel in self.observation_columns]
 
     @property
     def static_columns(self) -> int:
         """How many of the prepared columns are static; they are the first ones."""
         return sum(len(channel.columns) for channel in self.channels if channel.static)
 
+    def to_json(self) -> dict[str, Any]:
+        """Convert to plain values; without observations, those of files from before there were any."""
+        value = dataclasses.asdict(self)
+        if not self.observations:
+            del value["observations"]
+        return value
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Dataset":
-        """Convert back from the result of `dataclasses.asdict`."""
+        """Convert back from the result of `to_json`."""
         channels = tuple(Channel(**{**c, "levels": tuple(c["levels"])}) for c in value["channels"])
         tasks = tuple(Task(**{**t, "edges": tuple(t["edges"])}) for t in value["tasks"])
-        return cls(value["name"], channels, tasks, value["hour"])
+        return cls(value["name"], channels, tasks, value["hour"], tuple(value.get("observations", ())))

@@ -39,6 +39,7 @@ def describe(path: str | pathlib.Path, channels: bool = True) -> str:
     published = paper.get("stays") == table[""]["stays"]
     lines = [
         f"{cohort.path}: {cohort.title}, {len(cohort.columns)} columns, the first {cohort.static_columns} static",
+        *([observed] if (observed := _observations(cohort)) else []),
         "",
         f"{'':34}{'train':>12}{'val':>12}{'test':>12}",
     ]
@@ -54,6 +55,15 @@ def describe(path: str | pathlib.Path, channels: bool = True) -> str:
     if channels:
         lines += ["", *_channel_lines(cohort)]
     return "\n".join(lines)
+
+
+def _observations(cohort: Cohort) -> str:
+    """Say which observation columns there are; empty if there are none."""
+    if not cohort.observations:
+        return ""
+    dataset = cohort.preprocessor.dataset
+    columns = dataset.columns[len(dataset.value_columns) :]
+    return f"{len(columns)} observation columns ({', '.join(cohort.observations)}): {columns[0]} to {columns[-1]}"
 
 
 def _row(title: str, numbers: tuple[int, ...], remark: str = "") -> str:

@@ -22,6 +22,13 @@ def hours_since(values: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
     return hours
 
 
+def recency(values: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
+    """Compute 1 / (1 + hours since the last measurement): [hours] float32; 0 before the first."""
+    last = last_measured(values, first_rows)
+    hours = np.arange(1, len(values) + 1, dtype=np.int32) - last
+    return np.where(np.isnan(values[last]), np.float32(0), 1 / hours.astype(np.float32))
+
+
 def measurements(values: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
     """Count the measurements since each stay's first hour, the present one included: [hours] int32."""
     measured = ~np.isnan(values)

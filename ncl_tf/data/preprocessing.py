@@ -1,4 +1,4 @@
-"""From raw hourly stays to model inputs: forward fill, plausible ranges, scaling, one-hot, zero imputation.
+"""From raw hourly stays to model inputs: forward fill, plausible ranges, scaling, one-hot, zero imputation; observations.
 
 All of it is fitted on the training split and kept as a `Preprocessor`, which travels with the cohort file and with every
 exported model, so that raw measurements can later be prepared in exactly the same way.
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from ncl_tf.data.declaration import Channel, Dataset
-from ncl_tf.data.observations import last_measured
+from ncl_tf.data.observations import last_measured, measured_before, measurements, recency
 from ncl_tf.data.stays import Stays
+
+STAYS_AT_ONCE = 256  # are transformed within the cache: writing single columns of a large table is slow
 
 
 def _for_each_channel(function: Callable[[int], None], dataset: Dataset) -> None:
@@ -54,14 +56,17 @@ class Preprocessor:
     Attributes:
       dataset: the declaration.
       mean, scale: [channels] float32; 0 and 1 for categorical channels, which are not scaled.
+      count_mean, count_scale: [channels] float32, of log(1 + measurements so far); None without the observation count.
     """
 
     dataset: Dataset
     mean: np.ndarray
     scale: np.ndarray
+    count_mean: np.ndarray | None = None
+    count_scale: np.ndarray | None = None
 
     @classmethod
-    def fit(cls, dataset: Dataset, cleaned: Stays, training: np.ndarray) -> "Preprocessor":
+    def fit(cls, dataset: Dataset, stays: Stays, cleaned: Stays, training: np.ndarray) -> "Preprocessor":
         """Compute mean and standard deviation of the training stays (indices), missing values ignored.
 
         Dynamic channels count every training hour, static ones the first hour of each training stay.
@@ -81,35 +86,77 @@ class Preprocessor:
                 scale[index] = values.std() or 1.0  # a constant channel is only centered
 
         _for_each_channel(fit_channel, dataset)
-        return cls(dataset, mean, scale)
+        if "count" not in dataset.observations:
+            return cls(dataset, mean, scale)
+        count_mean, count_scale = np.zeros_like(mean), np.ones_like(scale)
 
-    def transform(self, cleaned: Stays) -> np.ndarray:
-        """Scale, one-hot code and impute zeros: cleaned stays -> [hours, columns] float32."""
-        table = np.zeros((len(cleaned.values), len(self.dataset.columns)), np.float32)
-        position = np.cumsum([0] + [len(channel.columns) for channel in self.dataset.channels])
+        def fit_count(index: int) -> None:
+            if index in dataset.observed:
+                hours_with = np.bincount(measurements(stays.values[:, index], stays.first_rows)[hours])
+                logarithms = np.log1p(np.arange(len(hours_with)))
+                count_mean[index] = np.average(logarithms, weights=hours_with)
+                variance = np.average((logarithms - count_mean[index]) ** 2, weights=hours_with)
+                count_scale[index] = np.sqrt(variance) or 1.0
 
-        def transform_channel(index: int) -> None:
-            channel, values = self.dataset.channels[index], cleaned.values[:, index]
-            if channel.kind == "continuous":
-                table[:, position[index]] = np.nan_to_num((values - self.mean[index]) / self.scale[index], nan=0.0)
-            else:
-                levels = channel.levels if len(channel.levels) > 2 else channel.levels[1:]
-                for offset, level in enumerate(levels):
-                    table[:, position[index] + offset] = values == np.float32(level)
+        _for_each_channel(fit_count, dataset)
+        return cls(dataset, mean, scale, count_mean, count_scale)
 
-        _for_each_channel(transform_channel, self.dataset)
+    def transform(self, stays: Stays, cleaned: Stays) -> np.ndarray:
+        """Scale, one-hot code, impute zeros and append observations: raw and cleaned stays -> [hours, columns] float32."""
+        table = np.empty((len(cleaned.values), len(self.dataset.columns)), np.float32)
+        every_first_row = stays.first_rows
+
+        def transform_part(begin: int) -> None:
+            first_rows = every_first_row[begin : begin + STAYS_AT_ONCE]
+            rows = slice(first_rows[0], first_rows[-1] + stays.lengths[begin + len(first_rows) - 1])
+            table[rows] = self._columns(stays.values[rows], cleaned.values[rows], first_rows - first_rows[0]).T
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(transform_part, range(0, len(stays.lengths), STAYS_AT_ONCE)))
         return table
+
+    def _columns(self, raw: np.ndarray, known: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
+        """Prepare the raw and cleaned values [hours, channels] of some stays: [columns, hours] float32."""
+        columns = np.empty((len(self.dataset.columns), len(raw)), np.float32)
+        unfilled = iter(columns)
+        for index, channel in enumerate(self.dataset.channels):
+            if channel.kind == "continuous":
+                scaled = (known[:, index] - self.mean[index]) / self.scale[index]
+                next(unfilled)[:] = np.nan_to_num(scaled, nan=0.0)
+            else:
+                for level in channel.levels if len(channel.levels) > 2 else channel.levels[1:]:
+                    next(unfilled)[:] = known[:, index] == np.float32(level)
+        for observation, index in self.dataset.observation_columns:
+            next(unfilled)[:] = self._observed(observation, index, raw[:, index], known[:, index], first_rows)
+        return columns
+
+    def _observed(
+        self, observation: str, index: int, raw: np.ndarray, known: np.ndarray, first_rows: np.ndarray
+    ) -> np.ndarray:
+        """Compute an observation column [hours] of the channel at `index`."""
+        if observation == "recency":
+            return recency(raw, first_rows)
+        if observation == "count":
+            counts = measurements(raw, first_rows)
+            logarithms = np.log1p(np.arange(counts.max() + 1, dtype=np.float32))
+            return ((logarithms - self.count_mean[index]) / self.count_scale[index])[counts]
+        if observation == "measured":
+            return ~np.isnan(raw)
+        before = plausible(measured_before(raw, first_rows), self.dataset.channels[index])
+        return np.nan_to_num((known - before) / self.scale[index], nan=0.0)
 
     def __call__(self, stays: Stays) -> np.ndarray:
         """Prepare raw stays as the cohort holds them: [hours, columns] float32."""
-        return self.transform(clean(self.dataset, stays))
+        return self.transform(stays, clean(self.dataset, stays))
 
     def to_json(self) -> dict[str, Any]:
         """Convert to plain values; float32 numbers survive the round trip."""
-        return {"dataset": dataclasses.asdict(self.dataset), "mean": self.mean.tolist(), "scale": self.scale.tolist()}
+        fitted = {name: getattr(self, name) for name in ("mean", "scale", "count_mean", "count_scale")}
+        numbers = {name: values.tolist() for name, values in fitted.items() if values is not None}
+        return {"dataset": self.dataset.to_json(), **numbers}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Preprocessor":
         """Convert back from the result of `to_json`."""
-        mean, scale = (np.asarray(value[key], np.float32) for key in ("mean", "scale"))
-        return cls(Dataset.from_json(value["dataset"]), mean, scale)
+        numbers = {name: np.asarray(numbers, np.float32) for name, numbers in value.items() if name != "dataset"}
+        return cls(Dataset.from_json(value["dataset"]), **numbers)

@@ -147,8 +147,10 @@ class StoredRun:
             )
         cohort = open_cohort(path)
         if cohort.checksum != self.record["cohort_checksum"]:
+            differing = cohort.differing_columns(self.record.get("observations", ()))
             raise (InputError if given else MissingCohortError)(
                 f"{path}: must be the cohort that the run was trained on, with SHA-256 {self.record['cohort_checksum']}, "
                 f"got {cohort.checksum}; name that cohort by --cohort"
+                + (f". Columns that differ: {differing}" * bool(differing))
             )
         return cohort

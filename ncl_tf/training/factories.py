@@ -11,9 +11,11 @@ from typing import get_origin
 
 import gin
 import keras
+import numpy as np
 
 from ncl_tf.data import augmentations
 from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.measurement_dropout import MeasurementDropout
 from ncl_tf.errors import InputError
 from ncl_tf.methods.authors import AllSamplesAutoencoder, RectifiedDecoder, momentum_contrast_class
 from ncl_tf.methods.autoencoder import Autoencoder
@@ -99,24 +101,45 @@ def encoder(
 @gin.configurable
 @typed
 def augmentation(
-    static_columns: int,
+    cohort: Cohort,
     layers: Sequence[str] = ("cutout", "crop", "noise", "channel_dropout"),
     augment_static: str = "dropout",
+    measurement_dropout: float = 0.0,
 ) -> augmentations.Augmentation:
-    """Make the paper's augmentations, or those of them that are named, in that order."""
+    """Make the paper's augmentations, or those of them that are named, in that order; before them, if wanted, that of single
+    measurements with this probability.
+    """
+    apart = cohort.static_columns if augment_static == "dropout" else 0
+    values, channels = None, None
+    if cohort.observations:
+        dataset = cohort.preprocessor.dataset
+        values = len(dataset.value_columns) - apart
+        channels = np.unique(dataset.column_channels[apart:], return_inverse=True)[1].tolist()
     known = {
         "cutout": augmentations.HistoryCutout,
         "crop": augmentations.HistoryCrop,
-        "noise": augmentations.GaussianNoise,
-        "channel_dropout": augmentations.ChannelDropout,
+        "noise": functools.partial(augmentations.GaussianNoise, values=values),
+        "channel_dropout": functools.partial(augmentations.ChannelDropout, channels=channels),
     }
     for layer in layers:
         if layer not in known:
             raise InputError(f"augmentation.layers must be of {', '.join(known)}, got {layer!r}")
     if augment_static not in ("dropout", "channels"):
         raise InputError(f"augmentation.augment_static must be 'dropout' or 'channels', got {augment_static!r}")
-    apart = static_columns if augment_static == "dropout" else 0
-    return augmentations.Augmentation(apart, [known[layer]() for layer in layers])
+    chosen = [known[layer]() for layer in layers]
+    if measurement_dropout:
+        chosen.insert(0, measurement_dropout_of(cohort, measurement_dropout, apart))
+    return augmentations.Augmentation(apart, chosen)
+
+
+def measurement_dropout_of(cohort: Cohort, probability: float, left_out: int) -> MeasurementDropout:
+    """Make measurement dropout for a cohort's windows, without their `left_out` first columns."""
+    if cohort.preprocessor is None:
+        raise InputError(
+            f"augmentation.measurement_dropout must be 0 for {cohort.path}, got {probability}: a cohort file of the authors' "
+            "code has no observation columns"
+        )
+    return MeasurementDropout(probability, cohort.preprocessor, left_out)
 
 
 @gin.configurable
@@ -152,7 +175,7 @@ def momentum_contrast(
         Projector(name="projector"),
         encoder(static, "momentum_encoder", fast),
         Projector(name="momentum_projector"),
-        augmentation(static),
+        augmentation(cohort),
         objective(neighborhood, alpha, temperature),
         momentum,
         queue_size,

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gin
@@ -44,6 +44,7 @@ def train(
     max_minutes: float | None = None,
     fast: bool = True,
     jit_compile: bool = True,
+    observations: Sequence[str] | None = None,
 ) -> None:
     """Train a method on a cohort in `run`'s directory, from its newest checkpoint on.
 
@@ -58,10 +59,11 @@ def train(
         steps, batch_size, warmup, lowest_rate, highest_rate, report_every: see `ncl_tf.training.schedules.FixedSteps`.
         seed: of initial weights, order of samples, views and queue.
         max_minutes: wall time after which the training ends as if it had come to its end; None: no cap.
-        fast: the exact fast forms of encoder and objective instead of the readable ones.
-        jit_compile: compile the step with XLA; several replicas do without.
+        fast, jit_compile: the exact fast forms of encoder and objective; compiled with XLA, which several replicas do without.
+        observations: that the cohort must have, and no others; None: any or none.
     """
     data = Cohort(cohort)
+    data.require_observations(data.observations if observations is None else observations)
     run.open(gin.config_str(), _facts(data, seed, budget))
     if run.finished:
         print(f"{run.folder}: this run is finished ({run.record['step']} steps); nothing to do")
@@ -217,6 +219,7 @@ def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
         "cohort_checksum": cohort.checksum,
         "columns": len(cohort.columns),
         "static_columns": cohort.static_columns,
+        **({"observations": list(cohort.observations)} if cohort.observations else {}),
     }
 
 

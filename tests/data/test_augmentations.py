@@ -171,6 +171,24 @@ def test_dropout_of_whole_columns(layer, scale):
     assert_rate(dropped[:, 0] & dropped[:, 1], 0.04)
 
 
+def test_a_channel_and_its_observations_are_dropped_together():
+    """Six columns of three channels: 0 with two columns and an observation, 1 with an observation, 2 alone."""
+    windows, _ = random_windows(0)
+    views = ChannelDropout(0.2, channels=[0, 0, 1, 2, 0, 1])(windows, draws=Draws(0, 0, 0)).numpy()
+    dropped = views[:, -1] == 0
+    np.testing.assert_array_equal(views, np.where(dropped[:, None], 0, windows))
+    np.testing.assert_array_equal(dropped, dropped[:, [0, 0, 2, 3, 0, 2]])
+    assert_rate(dropped[:, [0, 2, 3]], 0.2)
+    assert np.abs(np.corrcoef(dropped[:, [0, 2, 3]].T) - np.eye(3)).max() < 5 / np.sqrt(SAMPLES)
+
+
+def test_noise_leaves_observations_as_they_are():
+    windows, _ = random_windows(0)
+    views = GaussianNoise(0.1, values=4)(windows, draws=Draws(0, 0, 0)).numpy()
+    np.testing.assert_array_equal(views[:, :, 4:], windows[:, :, 4:])
+    np.testing.assert_array_equal(views[:, :, :4], GaussianNoise(0.1)(windows[:, :, :4], draws=Draws(0, 0, 0)))
+
+
 OFF = [HistoryCutout(0.0), HistoryCrop(0.0), HistoryCrop(1.0, 1.0), GaussianNoise(0.0), ChannelDropout(0.0)]
 
 

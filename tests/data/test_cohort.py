@@ -131,6 +131,20 @@ def test_many_channels(tmp_path):
     assert cohort.preprocessor.dataset.channels == channels
 
 
+def test_observations_are_kept_and_others_refused(ward_cohort, observed_cohort):
+    plain, cohort = Cohort(ward_cohort), Cohort(observed_cohort)
+    assert (plain.observations, cohort.observations) == ((), ("recency", "count"))
+    assert cohort.static_columns == 5
+    assert cohort.columns[:40] == plain.columns
+    for names in (["recency", "count"], ["count", "recency"]):
+        cohort.require_observations(names)
+    differs = "Columns that differ: HR:recency, O2Sat:recency, Temp:recency"
+    with refused("got recency, count", differs, "prepare it again. "):
+        cohort.require_observations([])
+    with refused("recency, change, got none", "--observations=recency,change", "HR:recency", "and 62 more"):
+        plain.require_observations(["recency", "change"])
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 def test_opens_the_authors_physionet_file(tmp_path, dtype):
     path = tmp_path / "authors.h5"
@@ -147,6 +161,9 @@ def test_opens_the_authors_physionet_file(tmp_path, dtype):
     text = describe(path)
     assert "the first 5 static" in text
     assert "HospAdmTime" in text
+    cohort.require_observations([])
+    with refused(path, "must have the observations recency, got none", "holds no raw values", "CHANNEL:recency"):
+        cohort.require_observations(["recency"])
 
 
 @pytest.mark.parametrize(("heights", "static"), [(["Height"], 1), ([f"Height_cat_{i}" for i in range(13)], 13)])

@@ -93,7 +93,7 @@ def test_statistics_equal_scikit_learn(seed):
     stays = random_stays(seed)
     cleaned = clean(WARD, stays)
     training = np.flatnonzero(np.random.default_rng(seed).random(len(stays.lengths)) < 0.5)
-    preprocessor = Preprocessor.fit(WARD, cleaned, training)
+    preprocessor = Preprocessor.fit(WARD, stays, cleaned, training)
     spans = [(sum(stays.lengths[:i]), stays.lengths[i]) for i in training]
     hours = [row for first, length in spans for row in range(first, first + length)]
     firsts = [first for first, _ in spans]
@@ -111,7 +111,7 @@ def test_constant_and_unmeasured_channels():
     values[:3, 2] = 37.1
     values[3:, 2:4] = 38.1, 5
     stays = stays_of(values, [3, 3])
-    preprocessor = Preprocessor.fit(WARD, clean(WARD, stays), np.array([0]))
+    preprocessor = Preprocessor.fit(WARD, stays, clean(WARD, stays), np.array([0]))
     table = preprocessor(stays)
     np.testing.assert_array_equal(table[:3, 2], np.zeros(3, np.float32))
     np.testing.assert_allclose(table[3:, 2:4], [[1, 5]] * 3, rtol=1e-5)
@@ -121,7 +121,7 @@ def test_transform_by_hand():
     """Binary: one 0/1 column. Three levels: three columns. Missing: zero everywhere."""
     values = np.array([[0, 160, 60, NAN, 3], [NAN, 160, NAN, 1, NAN], [1, 180, 100, 3, 1], [1, 180, NAN, NAN, 2]])
     stays = stays_of(values, [2, 2])
-    table = Preprocessor.fit(WARD, clean(WARD, stays), np.array([0, 1]))(stays)
+    table = Preprocessor.fit(WARD, stays, clean(WARD, stays), np.array([0, 1]))(stays)
     lab = [(x - 7 / 3) / math.sqrt(8 / 9) for x in (1, 3, 3)]  # three known hours, 1, 3 and 3
     expected = [[0, -1, -1, 0, 0, 0, 1], [0, -1, -1, lab[0], 0, 0, 1]]
     expected += [[1, 1, 1, lab[1], 1, 0, 0], [1, 1, 1, lab[2], 0, 1, 0]]
@@ -133,7 +133,7 @@ def test_transform_by_hand():
 
 def test_preprocessor_survives_json():
     stays = random_stays(1)
-    preprocessor = Preprocessor.fit(WARD, clean(WARD, stays), np.arange(20))
+    preprocessor = Preprocessor.fit(WARD, stays, clean(WARD, stays), np.arange(20))
     again = Preprocessor.from_json(json.loads(json.dumps(preprocessor.to_json())))
     assert again.dataset == preprocessor.dataset
     np.testing.assert_array_equal(again(stays), preprocessor(stays))

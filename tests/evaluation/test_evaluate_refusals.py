@@ -44,6 +44,11 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(ncl_w, ward_cohort, 
         evaluate(ncl_w, cohort=str(copy))
 
 
+def test_a_cohort_with_other_columns_is_refused_by_their_names(ncl_w, observed_cohort):
+    with refused(observed_cohort, "SHA-256", "HR:recency, O2Sat:recency", "and 62 more"):
+        evaluate(ncl_w, cohort=str(observed_cohort))
+
+
 @pytest.mark.parametrize(
     ("asked", "named"),
     [

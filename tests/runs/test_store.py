@@ -74,7 +74,8 @@ def test_a_run_that_is_being_trained(tmp_path):
 
 def opened(path: pathlib.Path) -> types.SimpleNamespace:
     """A cohort as the store sees it."""
-    return types.SimpleNamespace(path=path, checksum=hashlib.sha256(path.read_bytes()).hexdigest())
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    return types.SimpleNamespace(path=path, checksum=checksum, differing_columns=", ".join)
 
 
 def test_the_cohort_is_found_by_its_checksum(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -13,6 +14,7 @@ import zipfile
 import h5py
 import pytest
 
+from meds_files import write_small
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.raw_file import RawFile
 from ncl_tf.data.simulator.ward import write_ward
@@ -141,6 +143,20 @@ def test_bad_input(run, small_table, tmp_path):
     path.write_text(path.read_text().replace("7,2,69,0", "7,2,69,7"))
     result = run("bin/prepare", "table", *small_table, flag)
     assert_fails(result, f"error: {path}, line 25, column ill: labels must be 0, 1 or empty, got 7", output)
+
+
+def test_meds(run, tmp_path):
+    """The summary counts patients and what was left out; a code that never occurs leaves nothing at --output."""
+    folder, output = write_small(tmp_path / "dataset"), tmp_path / "out" / "meds.h5"
+    command = ["bin/prepare", "meds", f"--source={folder}", f"--labels={folder}/task_labels", f"--output={output}"]
+    schema = tmp_path / "typo.toml"
+    schema.write_text((folder / "schema.toml").read_text().replace('"HEIGHT"', '"HIGHT"'))
+    result = run(*command, f"--schema={schema}")
+    assert_fails(result, f"error: {folder}: the schema's code 'HIGHT' never occurs; did you mean 'HEIGHT'?", output)
+    result = prepare(run, *command, f"--schema={folder}/schema.toml")
+    assert "left out: labels before another one of the same hour (1)\n" in result.stdout
+    assert re.search(r"^patients +2 +1 +1$", result.stdout, re.MULTILINE)
+    assert f"written: {output}" in result.stdout and "events/s" in result.stderr
 
 
 def test_published_split_needs_all_stays(run, ward, tmp_path):

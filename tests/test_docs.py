@@ -4,6 +4,7 @@ A page's blocks run in one process, each with names of its own. A block that nee
 paragraph with the words "continues the block above".
 """
 
+import datetime
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import meds_files
 from docs import tables
 from processes import ROOT, finish, flags_of, start
 
@@ -118,7 +120,7 @@ def test_own_neighborhood_is_trained_and_evaluated(folder):
     assert (folder / "runs/same_hour/evaluations/sepsis-mlp.json").exists()
 
 
-@pytest.mark.parametrize("schema", blocks("toml"))
+@pytest.mark.parametrize("schema", blocks("toml", 'stay = "'))
 def test_table_example_prepares(schema, tmp_path, python):
     """The worked example: its schema describes its table (here with enough stays to split)."""
     (table,) = blocks("csv")
@@ -131,6 +133,30 @@ def test_table_example_prepares(schema, tmp_path, python):
     code, out, err = finish(start([python, ROOT / command.split()[0], *command.split()[1:]], tmp_path))
     assert code == 0, err
     assert "6 columns, the first 2 static" in out
+
+
+def test_meds_example_prepares(tmp_path, python):
+    """The schema of the page reads a dataset that has each of its codes, here with a stay for each split."""
+    (schema,) = blocks("toml", "opens = ")
+    (tmp_path / "meds.toml").write_text(schema)
+    codes = re.findall(r'"([A-Z_]+(?://[^"*]*)?)\*?"', re.sub("^name.*", "", schema, flags=re.MULTILINE))
+    assert codes[:3] == ["ICU_ADMISSION//", "ICU_DISCHARGE//", "MEDS_DEATH"]
+    begin, hour = datetime.datetime(2020, 1, 1), datetime.timedelta(hours=1)
+    events, splits = [], {1: "train", 2: "tuning", 3: "held_out"}
+    for subject in splits:
+        events += [
+            (subject, begin, code, 37.0, "sinus") for code in codes if "DISCHARGE" not in code and "DEATH" not in code
+        ]
+        last = codes[1] if subject == 1 else codes[2]
+        events.append((subject, begin + 2 * hour, last, None, None))
+    meds_files.write_events(events, tmp_path / "icu_meds/data/0.parquet")
+    meds_files.write_metadata(tmp_path / "icu_meds", splits)
+    labels = [(subject, begin + hour, subject == 1) for subject in splits]
+    meds_files.write_labels(labels, tmp_path / "icu_meds/task_labels/sepsis/0.parquet")
+    (command,) = {command for command in commands() if command.startswith("bin/prepare meds")}
+    code, out, err = finish(start([python, ROOT / command.split()[0], *command.split()[1:]], tmp_path))
+    assert code == 0, err
+    assert "8 columns, the first 2 static" in out
 
 
 PROGRAM = r"(?<![\w/])(bin/\w+)"

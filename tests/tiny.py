@@ -27,10 +27,12 @@ def train(run_dir: pathlib.Path, method: str, cohort: pathlib.Path, /, files: tu
         trainer.train(runs.Run(run_dir), export=export_encoder)
 
 
-def evaluate(run_dir: pathlib.Path, cohort=None, gin_params=(), overwrite=False, psv=None, **settings) -> dict:
+def evaluate(
+    run_dir: pathlib.Path, cohort=None, gin_params=(), overwrite=False, psv=None, meds=None, **settings
+) -> dict:
     """Evaluate a run as bin/evaluate does: evaluate(run_dir, head="linear", labels=0.5)."""
     asked = EvaluationSettings(**settings)
-    return evaluation.evaluate(run_dir, asked, cohort, gin_params, overwrite, psv, export=export_classifier)
+    return evaluation.evaluate(run_dir, asked, cohort, gin_params, overwrite, psv, meds, export=export_classifier)
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ HDF5. `data/{train,val,test}` float32 [hours, columns] with attribute `columns` 
 [hours, tasks], NaN where unlabelled, attribute `tasks`; `patient_windows/{...}` int32 [stays, 3] = first row, last row
 (included), stay id; `stay_names/{...}` the source's identifiers. The first three groups are what the authors' loader reads,
 so files can be exchanged with their code in both directions. `subjects/{...}`, only where patients are known: the patient of
-each stay. Attributes of the file, not known to it: `format_version`,
-`dataset`, `static_columns`, `preprocessor` (JSON, with the declaration), `source_checksum`, `channel_statistics` (JSON),
-`simulated` (only where that is true).
+each stay; `label_times/{...}`, only where the source has a calendar: int64 [hours, tasks], microseconds since 1970, of labels.
+Attributes of the file, not known to it: `format_version`, `dataset`, `static_columns`, `preprocessor` (JSON, with the
+declaration), `source_checksum`, `channel_statistics` (JSON), `simulated` (only where that is true).
 """
 
 import dataclasses
@@ -41,6 +41,7 @@ class SplitData:
       patient_windows: [stays, 3] int32: first row, last row (included), stay id.
       stay_names: [stays] the source's identifiers.
       subjects: [stays] the patient whom each stay is of; None if the cohort does not say.
+      label_times: [hours, tasks] int64, the time that each label is of; None if the cohort does not say.
     """
 
     data: np.ndarray
@@ -49,6 +50,7 @@ class SplitData:
     patient_windows: np.ndarray
     stay_names: np.ndarray
     subjects: np.ndarray | None = None
+    label_times: np.ndarray | None = None
 
     @property
     def lengths(self) -> np.ndarray:
@@ -171,6 +173,7 @@ class Cohort:
             stays = {name: file[f"patient_windows/{name}"][:, 2] for name in SPLITS}
             names = _texts(file[f"stay_names/{split}"][:]) if "stay_names" in file else windows[:, 2].astype(str)
             subjects = np.asarray(_texts(file[f"subjects/{split}"][:])) if "subjects" in file else None
+            times = file[f"label_times/{split}"][:] if "label_times" in file else None
         labels = labels.reshape(len(labels), -1)
         starts = np.append(0, windows[:, 1] + 1)  # where each stay must begin, and the end of the last one
         if not np.array_equal(starts, np.append(windows[:, 0], len(data))) or len(labels) != len(data):
@@ -183,7 +186,7 @@ class Cohort:
             before = sum(len(stays[name]) for name in SPLITS[: SPLITS.index(split)])
             windows[:, 2] = before + np.arange(len(windows))
         classes = np.stack([task.classify(labels[:, i]) for i, task in enumerate(self.tasks)], axis=1)
-        return SplitData(data, labels, classes, windows, np.asarray(names), subjects)
+        return SplitData(data, labels, classes, windows, np.asarray(names), subjects, times)
 
     def task(self, name: str) -> tuple[int, Task]:
         """Look up a task by its name: its position among the labels and its declaration."""
@@ -220,6 +223,8 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
             file.create_dataset(f"stay_names/{name}", data=names)  # file[...] = names would be stored with other bytes
             if stays.subjects is not None:
                 file[f"subjects/{name}"] = np.char.encode(stays.subjects[split[name]].astype(str), "utf-8")
+            if stays.label_times is not None:
+                file.create_dataset(f"label_times/{name}", data=stays.label_times[rows], compression="gzip")
         file["data"].attrs["columns"] = dataset.columns
         file["labels"].attrs["tasks"] = [task.name for task in dataset.tasks]
         file.attrs.update(

@@ -21,6 +21,8 @@ class Stays:
       labels: [hours, tasks] float32, NaN where unlabelled.
       simulated: whether they come from the simulator, so that no real patient is behind them.
       subjects: [stays] the patient whom each stay is of; None if the source does not say.
+      label_times: [hours, tasks] int64, the time that each label is of, in microseconds since 1970, any number where there is no
+        label; None if the source counts hours only.
     """
 
     names: np.ndarray
@@ -29,6 +31,7 @@ class Stays:
     labels: np.ndarray
     simulated: bool = False
     subjects: np.ndarray | None = None
+    label_times: np.ndarray | None = None
 
     @classmethod
     def from_rows(

@@ -17,7 +17,7 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.evaluator import Evaluator, TrainedClassifier
 from ncl_tf.evaluation.heads import Progress, no_progress
-from ncl_tf.evaluation.predictions import Scores, check_psv, write, write_predictions
+from ncl_tf.evaluation.predictions import Scores, check_meds, check_psv, write, write_meds, write_predictions
 from ncl_tf.evaluation.risk import check_task, fit_risks
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.methods.supervised import Classifier
@@ -33,6 +33,7 @@ def evaluate(
     gin_params: tuple[str, ...] = (),
     overwrite: bool = False,
     psv: pathlib.Path | None = None,
+    meds: pathlib.Path | None = None,
     on_report: OnReport = lambda step, report: None,
     progress: Progress = no_progress,
     export: Callable[..., None] | None = None,
@@ -45,6 +46,7 @@ def evaluate(
         cohort: path of the run's cohort file; None: where it was in training.
         gin_params: bindings of the protocol.
         psv: a new or empty folder for the predictions in the challenge's form.
+        meds: a new Parquet file for the predictions of labelled hours in the form of MEDS.
         on_report, progress: see `Evaluator`.
         export: writes the classifier, `ncl_tf.serving.export.export_classifier`; None: no export.
     """
@@ -60,6 +62,8 @@ def evaluate(
     check_task(settings, evaluator.task, data["val"].classes[:, evaluator.position])
     if psv:
         check_psv(psv, evaluator.task, data[settings.split].stay_names)
+    if meds:
+        check_meds(meds, evaluator.task, data[settings.split])
     with contextlib.closing(kept):
         asked = {"settings": settings.of_training, "protocol": dataclasses.asdict(protocol)}
         kept.start(asked | {"run": run.record})
@@ -79,6 +83,8 @@ def evaluate(
         kept.remove()
     if psv:
         write(psv, Scores(split.stay_names, split.lengths, split.hour, predictions), "psv")
+    if meds:
+        write_meds(meds, split, evaluator.position, predictions)
     return result
 
 

@@ -78,6 +78,30 @@ def write_predictions(
         pa.parquet.write_table(pa.table(columns), partial)
 
 
+def write_meds(path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray) -> None:
+    """Write every labelled hour of the split in the form of the Medical Event Data Standard, which meds-evaluation reads."""
+    labelled = split.classes[:, task] >= 0
+    columns = {
+        "subject_id": np.repeat(split.subjects.astype(np.int64), split.lengths)[labelled],
+        "prediction_time": split.label_times[labelled, task].astype("datetime64[us]"),
+        "boolean_value": split.classes[labelled, task] == 1,
+        "predicted_boolean_probability": predictions[labelled, 1].astype(np.float32),
+    }
+    with files.atomic_path(path) as partial:
+        pa.parquet.write_table(pa.table(columns), partial)
+
+
+def check_meds(path: pathlib.Path, task: Task, split: SplitData) -> None:
+    """Refuse, before any work is done, what cannot be written in the form of MEDS, and a file that exists."""
+    if task.kind != "binary":
+        raise InputError(f"--write_meds: the task must be binary, got {task.name!r} with {task.classes} classes")
+    if split.subjects is None or split.label_times is None:
+        raise InputError(
+            "--write_meds: the cohort must know subjects and times, as those of `bin/prepare meds` do, got neither"
+        )
+    files.check_output(path, overwrite=False)
+
+
 def check_psv(folder: pathlib.Path, task: Task, stays: Sequence[str]) -> None:
     """Refuse, before any work is done, what cannot be written in the challenge's form or would mix with other files."""
     if task.kind != "binary":

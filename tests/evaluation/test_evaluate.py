@@ -1,17 +1,22 @@
 """Evaluating runs: what is written and that it is true, and that nothing leaks from the test split."""
 
+import datetime
 import json
 import pathlib
 import shutil
 
 import h5py
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import tensorflow as tf
 from sklearn.metrics import average_precision_score, cohen_kappa_score, roc_auc_score
 
-from ncl_tf.data.cohort import Cohort
+from meds_files import time_of_hour, write_labels, write_ward_as_meds
+from ncl_tf.data.cohort import Cohort, write_cohort
+from ncl_tf.data.sources.meds import read_meds
+from ncl_tf.data.sources.meds_schema import read_meds_schema
 from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.evaluate import load_run
 from refusals import refused
@@ -228,3 +233,44 @@ def test_psv_files_never_mix_with_others(end_to_end, tmp_path):
         with refused("new or empty folder for --write_psv"):
             evaluate(end_to_end, overwrite=True, psv=folder)
     assert (tmp_path / "psv" / "p000001.psv").read_text() == "mine"
+
+
+MEDS = [("subject_id", pa.int64()), ("prediction_time", pa.timestamp("us")), ("boolean_value", pa.bool_())]
+MEDS += [("predicted_boolean_probability", pa.float32())]  # as meds-evaluation declares it
+
+
+def test_meds_predictions_are_those_of_the_label_files(end_to_end, adopted, ward, ward_cohort, tmp_path):
+    """Of every labelled hour, at the label's own time, which may lie between two hours; a fifth has no label."""
+    write_ward_as_meds(ward, ward_cohort, tmp_path)
+    path, late = tmp_path / "labels/sepsis.parquet", datetime.timedelta(minutes=20)
+    labels = pa.parquet.read_table(path, columns=["subject_id", "prediction_time", "boolean_value"]).to_pylist()
+    ends = {row["subject_id"]: row["prediction_time"] for row in labels}  # 20 minutes later, the stay is over
+    labels = [
+        row | {"prediction_time": row["prediction_time"] + late * (i % 2)} for i, row in enumerate(labels) if i % 5
+    ]
+    labels = [row for row in labels if row["prediction_time"] <= ends[row["subject_id"]]]
+    write_labels([tuple(row.values()) for row in labels], path)
+    schema = read_meds_schema(tmp_path / "schema.toml")
+    stays, split, checksum, _ = read_meds(tmp_path, schema, tmp_path / "labels")
+    write_cohort(tmp_path / "meds.h5", schema.dataset, stays, split, checksum)
+
+    run_dir, written = adopted(end_to_end, tmp_path / "meds.h5", tmp_path / "run"), tmp_path / "deep" / "meds.parquet"
+    evaluate(run_dir, str(tmp_path / "meds.h5"), meds=written)
+    table = pa.parquet.read_table(written)
+    assert [(field.name, field.type) for field in table.schema] == MEDS
+    test = set(Cohort(tmp_path / "meds.h5")["test"].stay_names)
+    rows = table.to_pylist()
+    without = [{key: row[key] for key in labels[0]} for row in rows]
+    assert without == [row for row in labels if str(row["subject_id"]) in test]
+    found = predictions(run_dir, "sepsis-linear")
+    for stay in test:
+        begin = time_of_hour(int((ward / f"p{int(stay):06}.psv").read_text().split("\n")[1].split("|")[-2]))
+        probability = found["probability_1"][found["stay"] == stay]
+        for row in (row for row in rows if str(row["subject_id"]) == stay):
+            hour = (row["prediction_time"] - begin) // datetime.timedelta(hours=1)
+            assert row["predicted_boolean_probability"] == probability[hour]
+
+    with refused("meds.parquet: exists already"):
+        evaluate(run_dir, str(tmp_path / "meds.h5"), overwrite=True, meds=written)
+    with refused("--write_meds & subjects and times & bin/prepare meds"):
+        evaluate(end_to_end, overwrite=True, meds=tmp_path / "none.parquet")

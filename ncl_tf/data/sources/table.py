@@ -16,7 +16,7 @@ from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
 # The keys that a schema may have: type or types (of the elements in LISTS), and in words.
-LISTS = ("channels", "tasks", "levels", "edges")
+LISTS = ("channels", "tasks", "levels", "edges", "codes", "opens", "closes", "until")
 TEXT, NUMBER = (str, "a text"), ((int, float), "a number")
 TABLES = (dict, "a list of tables")
 TOP_KEYS = {"name": TEXT, "stay": TEXT, "hour": TEXT, "channels": TABLES, "tasks": TABLES}
@@ -36,12 +36,7 @@ TASK_KEYS = {"name": TEXT, "kind": TEXT, "edges": ((int, float), "a list of numb
 
 def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
     """Read a schema file: the declaration that it makes, and its content."""
-    try:
-        schema = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from error
+    schema = read_toml(path)
     try:
         check_keys(schema, TOP_KEYS, ("name", "stay", "hour", "channels", "tasks"), "top level")
         channels = [read_channel(value, f"channel {i}") for i, value in enumerate(schema["channels"], start=1)]
@@ -51,6 +46,16 @@ def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
         return Dataset(schema["name"], tuple(channels), tuple(tasks), hour), schema
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def read_toml(path: pathlib.Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from error
 
 
 def read_channel(value: dict[str, Any], where: str) -> Channel:

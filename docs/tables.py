@@ -184,6 +184,9 @@ def rates(results: pathlib.Path) -> str:
             body.append([what, f"{row['seconds']:,.0f} s, {row['GiB']:.1f} GiB"])
         elif "GiB" in row:
             body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
+        elif "resamples" in row:
+            what = f"{row[name]}, {row['hours']:,} hours of {row['stays']:,} stays, {row['resamples']} resamples"
+            body.append([what, f"{row['seconds']:.1f} s"])
         elif "hours/s" in row:
             body.append([row[name], f"{row['hours/s']:,.0f} hours per second"])
         elif "p99 ms" in row:

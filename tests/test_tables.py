@@ -121,3 +121,11 @@ def test_measurements_are_those_of_the_benchmarks() -> None:
     served = json.loads((RESULTS / "benchmark_serve.json").read_text())["rows"]
     assert line("rates", "score_stay, a stay at a time") == [f"{served[1]['hours/s']:,.0f} hours per second"]
     assert not re.search(r"nan|None", made("benchmarks") + made("rates") + made("sizes"))
+
+
+def test_metrics_with_their_intervals_are_a_line_of_rates(tmp_path: pathlib.Path) -> None:
+    row = {"evaluate": "all metrics", "hours": 312078, "stays": 8066, "resamples": 200, "seconds": 3.14}
+    content = {"rows": [row], "machine": {"cores": 2, "processor": "X"}}
+    (tmp_path / "benchmark_evaluate.json").write_text(json.dumps(content))
+    assert "| all metrics, 312,078 hours of 8,066 stays, 200 resamples | 3.1 s |" in made("rates", tmp_path)
+    assert "all metrics" not in made("benchmarks", tmp_path)

@@ -9,6 +9,8 @@ negative hours among n whose risk is above t:
 Acting on none has 0, acting on all what remains if all risks were above t. Every labelled hour is a decision of its own.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from ncl_tf.evaluation.metrics import check_binary
@@ -50,6 +52,13 @@ def decision_curve(
         "treat_all": prevalence - (1 - prevalence) * odds,
     }
     return {name: values.tolist() for name, values in curves.items()}
+
+
+def useful_span(curve: Mapping[str, Sequence[float]]) -> tuple[float, float] | None:
+    """Return the lowest and the highest threshold at which acting on the risks beats both acting on all and on none."""
+    better = np.array(curve["net_benefit"]) > np.maximum(curve["treat_all"], 0)
+    thresholds = np.array(curve["risk_threshold"])[better]
+    return (float(thresholds[0]), float(thresholds[-1])) if better.any() else None
 
 
 def _above(stay: np.ndarray, passed: np.ndarray, stays: int) -> np.ndarray:

@@ -14,12 +14,14 @@ import numpy as np
 
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.groups import characteristics
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.evaluator import Evaluator, TrainedClassifier
 from ncl_tf.evaluation.heads import Progress, no_progress
 from ncl_tf.evaluation.predictions import Scores, check_meds, check_psv, write, write_meds, write_predictions
 from ncl_tf.evaluation.risk import check_task, fit_risks
 from ncl_tf.evaluation.settings import EvaluationSettings
+from ncl_tf.evaluation.ward import ward_metrics
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import EvaluationFolder, Run, StoredRun, bindings, environment
 from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's configuration binds training
@@ -101,6 +103,7 @@ def scored(
     found, predictions = evaluator.score(trained, settings.split)
     hours = evaluator.hour_scores(trained, settings.split)
     found |= fitted.to_json(hours)
+    found |= ward_metrics(hours, fitted, characteristics(evaluator.cohort, settings.split))
     return found, predictions, fitted.calibrator(hours.probabilities)
 
 

@@ -22,8 +22,8 @@ METRICS = ("auroc", "auprc", "auprc_at_prevalence", "event_recall", "observed_to
 
 
 @dataclasses.dataclass(frozen=True)
-class LabelledHours:
-    """The labelled hours of a split.
+class ScoredHours:
+    """Labelled hours with what they are scored by.
 
     Attributes:
         scores, risks: [H] of the positive class, as the classifier gives them and calibrated.
@@ -36,14 +36,14 @@ class LabelledHours:
     labels: np.ndarray
     lengths: np.ndarray
 
-    def of(self, stays: np.ndarray) -> "LabelledHours":
+    def of(self, stays: np.ndarray) -> "ScoredHours":
         """Return the hours of some of the stays, [S] bool."""
         rows = stays[stay_of_hours(self.lengths, len(self.labels))]
-        return LabelledHours(self.scores[rows], self.risks[rows], self.labels[rows], self.lengths[stays])
+        return ScoredHours(self.scores[rows], self.risks[rows], self.labels[rows], self.lengths[stays])
 
 
 def subgroup_metrics(
-    hours: LabelledHours,
+    hours: ScoredHours,
     counts: AlarmCounts,
     chosen: int,
     characteristics: Sequence[Characteristic],
@@ -86,7 +86,7 @@ def subgroup_metrics(
     return {"all": report(np.ones(len(hours.lengths), bool)), "groups": groups, "worst": worst}
 
 
-def _report(hours: LabelledHours, sums: np.ndarray, prevalence: float, multiplicities: np.ndarray) -> dict[str, Any]:
+def _report(hours: ScoredHours, sums: np.ndarray, prevalence: float, multiplicities: np.ndarray) -> dict[str, Any]:
     """Report on the stays of a group; sums: [S, 4] of each stay detected events, events, positive hours and risks."""
     positive = check_labels(hours.labels)
     counted = {
@@ -119,7 +119,7 @@ def _ratios(sums: np.ndarray) -> dict[str, np.ndarray]:
         }
 
 
-def _positives_and_risks(hours: LabelledHours) -> list[np.ndarray]:
+def _positives_and_risks(hours: ScoredHours) -> list[np.ndarray]:
     stay = stay_of_hours(hours.lengths, len(hours.labels))
     return [np.bincount(stay, values, len(hours.lengths)) for values in (hours.labels, hours.risks)]
 

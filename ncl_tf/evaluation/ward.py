@@ -1,44 +1,60 @@
 """What a ward would ask of a classifier: events and alarms, subgroups, and whether acting on its risks is worth it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ncl_tf.data.groups import Characteristic
-from ncl_tf.evaluation.decision_curve import decision_curve
+from ncl_tf.evaluation.decision_curve import decision_curve, useful_span
 from ncl_tf.evaluation.event_metrics import event_counts, event_metrics
-from ncl_tf.evaluation.events import AlarmPolicy
 from ncl_tf.evaluation.metrics import resampled_stays
-from ncl_tf.evaluation.subgroups import LabelledHours, subgroup_metrics
-from ncl_tf.evaluation.utility import stay_of_hours
+from ncl_tf.evaluation.risk import HourScores, Risks
+from ncl_tf.evaluation.subgroups import ScoredHours, subgroup_metrics
 
 
-def ward_metrics(
-    scores: np.ndarray,
-    risks: np.ndarray,
-    labels: np.ndarray,
-    lengths: np.ndarray,
-    policy: AlarmPolicy,
-    threshold: float,
-    characteristics: Sequence[Characteristic],
-) -> dict[str, Any]:
+def ward_metrics(hours: HourScores, fitted: Risks, characteristics: Sequence[Characteristic]) -> dict[str, Any]:
     """Compute `events`, `subgroups` and `decision_curve` of an evaluation's JSON, all by the same resampled cohorts.
 
     Args:
-        scores, risks: [H] of the positive class, of all hours: as the classifier gives them, and calibrated.
-        labels: [H] 0 or 1, NaN or -1 where unlabelled; of these hours scores raise alarms only where they lie before an onset.
-        lengths: [S] hours of each stay.
-        policy, threshold: by which alarms are raised.
+        hours: all hours of a split; unlabelled ones raise no alarm.
+        fitted: calibrator and alarm threshold.
         characteristics: that deal the stays out to groups.
     """
-    drawn = resampled_stays(len(lengths))
-    counts, chosen = event_counts(scores, labels, lengths, policy, threshold)
-    rows = np.isin(labels, (0, 1))
-    labelled = np.bincount(stay_of_hours(lengths, len(labels))[rows], minlength=len(lengths))
-    hours = LabelledHours(scores[rows], risks[rows], labels[rows], labelled)
+    drawn = resampled_stays(len(hours.lengths))
+    alarm, labelled = fitted.alarm, hours.labelled
+    risks = fitted.calibrator(labelled.probabilities)
+    counts, chosen = event_counts(hours.probabilities, hours.labels, hours.lengths, alarm.policy, alarm.threshold)
+    of_groups = ScoredHours(labelled.probabilities, risks, labelled.labels, labelled.lengths)
     return {
         "events": event_metrics(counts, chosen, drawn),
-        "subgroups": subgroup_metrics(hours, counts, chosen, characteristics, drawn),
-        "decision_curve": decision_curve(hours.risks, hours.labels, labelled, drawn),
+        "subgroups": subgroup_metrics(of_groups, counts, chosen, characteristics, drawn),
+        "decision_curve": decision_curve(risks, labelled.labels, labelled.lengths, drawn),
     }
+
+
+def ward_summary(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines that sum up the content of an evaluation's JSON for people; none where it has no events."""
+    if "events" not in result:
+        return
+    events, groups = result["events"], result["subgroups"]
+    metrics, late = events["metrics"], events["events_without_warning_time"]
+    left = f" ({late} more leave no time to warn)" * bool(late)
+    if metrics["event_recall"] is None:
+        yield f"events: none that leave time to warn{left}; {metrics['alarms_per_day'] or 0:.2f} alarms per patient-day"
+    else:
+        low, high = events["intervals"]["event_recall"]
+        text = f"events: {100 * metrics['event_recall']:.0f} % [{100 * low:.0f}, {100 * high:.0f}] of {events['events']} found"
+        text += f"{left} at {metrics['alarms_per_day']:.2f} alarms per patient-day"
+        if events["alarms"]:
+            text += f", of which {100 * metrics['alarm_precision']:.1f} % are correct"
+        yield text + (f"; median {metrics['lead_time']:g} hours before the onset" if events["detected"] else "")
+        rates = (f"{100 * at['event_recall']:.0f} % at {at['alarms_per_day']:g}" for at in events["at_rates"])
+        yield f"  by alarms per patient-day: {', '.join(rates)}"
+    if worst := groups["worst"]["auroc"]:
+        (group,) = (group for group in groups["groups"] if {name: group[name] for name in worst} == worst)
+        low, high = group["intervals"]["auroc"]
+        yield (
+            f"subgroups: lowest AUROC {100 * group['metrics']['auroc']:.1f} [{100 * low:.1f}, {100 * high:.1f}] for "
+            f"{worst['characteristic']} {worst['group']}; all stays {100 * groups['all']['metrics']['auroc']:.1f}"
+        )
+    if span := useful_span(result["decision_curve"]):
+        yield f"acting on risks above {100 * span[0]:.2g} to {100 * span[1]:.2g} % is better than acting on all hours or none"

@@ -1,5 +1,6 @@
 """Evaluating runs: what is written and that it is true, and that nothing leaks from the test split."""
 
+import collections
 import datetime
 import json
 import pathlib
@@ -7,6 +8,7 @@ import shutil
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -95,6 +97,30 @@ def test_a_frozen_evaluation_is_complete_and_true(ncl_w, linear, ward_cohort):
     np.testing.assert_allclose(probabilities[:, 1], found["probability_1"][:60], atol=1e-5)
 
 
+def test_events_and_groups_are_those_of_the_written_predictions(ncl_w, linear, ward):
+    found, alarms, detected, positive, groups = predictions(ncl_w, "sepsis-linear"), 0, 0, 0, []
+    threshold = linear["alarm"]["threshold"]
+    for name in dict.fromkeys(found["stay"]):
+        scores, labels = (found[column][found["stay"] == name] for column in ("probability_1", "label"))
+        first = int(np.argmax(labels == 1)) if 1 in labels else 10**6
+        raised = []
+        for hour, score in enumerate(scores[: first + 6]):  # labels turn positive 6 hours before the onset
+            if score > threshold and not (raised and hour - raised[-1] <= 8):
+                raised.append(hour)
+        alarms += len(raised)
+        positive += 1 in labels
+        detected += any(0 < first + 6 - hour <= 12 for hour in raised)
+        groups.append(("male", "female")[int(pd.read_csv(ward / f"{name}.psv", sep="|")["Gender"][0] == 0)])
+    counted = {name: linear["events"][name] for name in ("events", "detected", "alarms")}
+    assert counted == {"events": positive, "detected": detected, "alarms": alarms}
+    assert linear["subgroups"]["all"]["positive_stays"] == positive > 0
+    by_gender = {one["group"]: one for one in linear["subgroups"]["groups"] if one["characteristic"] == "Gender"}
+    assert {name: one["stays"] for name, one in by_gender.items()} == collections.Counter(groups)
+    called = found["risk"] > linear["decision_curve"]["risk_threshold"][0]
+    benefit = np.mean(called & (found["label"] == 1)) - np.mean(called & (found["label"] == 0)) * 0.001 / 0.999
+    assert linear["decision_curve"]["net_benefit"][0] == pytest.approx(benefit, abs=1e-6)
+
+
 def test_frozen_means_frozen_and_fine_tuning_trains_the_encoder_as_long_as_it_may(ncl_w, linear, ward_cohort):
     before = contents(ncl_w / "checkpoints") | contents(ncl_w / "encoder")
     cap = ("protocol.max_minutes = 1e-6",)
@@ -145,7 +171,7 @@ def test_every_task_of_the_cohort_from_one_encoder(trained, mimic_ward_cohort, t
     likeliest = np.stack([found[f"probability_{k}"] for k in range(10)]).argmax(0)
     kappa = cohen_kappa_score(data.classes[labelled, 1], likeliest[labelled], weights="linear", labels=range(10))
     assert result["metrics"].keys() == {"kappa", "accuracy"}
-    assert not {"calibration", "alarm"} & result.keys()
+    assert not {"calibration", "alarm", "events", "subgroups", "decision_curve"} & result.keys()
     assert "risk" not in found
     assert result["metrics"]["kappa"] == pytest.approx(kappa)
     with refused("binary & 'length_of_stay' with 10 classes"):

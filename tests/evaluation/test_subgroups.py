@@ -7,12 +7,17 @@ import pytest
 from sklearn import metrics
 
 from ncl_tf.data.groups import Characteristic
+from ncl_tf.evaluation.calibration import Calibrator
 from ncl_tf.evaluation.events import AlarmPolicy
+from ncl_tf.evaluation.risk import AlarmChoice, HourScores, Risks
 from ncl_tf.evaluation.subgroups import METRICS
 from ncl_tf.evaluation.ward import ward_metrics
 
 POLICY = AlarmPolicy(horizon=8, silence=4, lead=2)
 THRESHOLD, STAYS = 0.7, 110
+
+
+FITTED = Risks(Calibrator("logistic", 1.5, -1.0), {}, AlarmChoice(THRESHOLD, "utility", None, POLICY, {}))
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,8 @@ def stays():
         labels[random.random(hours) < 0.05] = np.nan
         gain = 0.05 if number % 5 == 2 else 0.4
         scores = (0.6 * random.random(hours) + gain * (labels == 1)).round(2)
-        made.append((scores, labels, scores * 0.5))
+        scores = scores.clip(0.01, 0.99)
+        made.append((scores, labels, 1 / (1 + np.exp(1 - 1.5 * np.log(scores / (1 - scores))))))
     return made
 
 
@@ -42,7 +48,7 @@ GROUPS = [
 def made(stays):
     parts = [np.concatenate(part) for part in zip(*stays, strict=True)]
     lengths = np.array([len(scores) for scores, *_ in stays])
-    return ward_metrics(parts[0], parts[2], parts[1], lengths, POLICY, THRESHOLD, GROUPS)
+    return ward_metrics(HourScores(parts[0], parts[1], lengths), FITTED, GROUPS)
 
 
 def detected(scores, labels):
@@ -123,7 +129,7 @@ def test_a_small_group_is_not_called_the_worst(stays):
     lengths = np.array([len(scores) for scores, *_ in stays])
     small = Characteristic("size", ("small", "large"), member)
     scores = np.where(member[np.repeat(np.arange(STAYS), lengths)] == 0, 1 - parts[0], parts[0])
-    made = ward_metrics(scores, parts[2], parts[1], lengths, POLICY, THRESHOLD, [small])["subgroups"]
+    made = ward_metrics(HourScores(scores, parts[1], lengths), FITTED, [small])["subgroups"]
     few, many = made["groups"]
     assert few["positive_stays"] == 8 and few["metrics"]["auroc"] < many["metrics"]["auroc"]
     assert made["worst"]["auroc"] == {"characteristic": "size", "group": "large"}

@@ -23,11 +23,16 @@ REFERENCE = {"color": "#555555", "linestyle": ":"}
 
 @dataclasses.dataclass(frozen=True)
 class BinaryEvaluation:
-    """An evaluation of a run on a binary task: what was asked of bin/evaluate, and the metrics by name."""
+    """An evaluation of a run on a binary task: what was asked of bin/evaluate, and the content of its JSON."""
 
     run: StoredRun
     settings: EvaluationSettings
-    metrics: dict[str, float]
+    result: dict[str, Any]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics by name."""
+        return self.result["metrics"]
 
     @property
     def panel(self) -> tuple[str, ...]:
@@ -74,14 +79,14 @@ def precision_recall(sources: Sources) -> Figure:
         ax.axhline(prevalence[panel], label="prevalence", **REFERENCE)
         highest = 100 * (curves["mean"] + curves["std"].fillna(0)).max()
         ax.set(xlim=(0, 100), ylim=(0, min(1.1 * highest, 102)), xlabel="recall (%)", ylabel="precision (%)")
-        ax.set_title(_title(panel))
+        ax.set_title(panel_title(panel))
     legend_below(canvas, axes)
     areas = _scores(found, "auprc", "AUPRC")
     return Figure(
         "precision_recall",
         "Precision-recall curves",
         "The share of alarmed hours that are positive over the share of positive hours that are alarmed, at 100 recalls. "
-        f"{areas}{thinned} {_facts(found, 'bands')}",
+        f"{areas}{thinned} {evaluation_facts(found, 'bands')}",
         f"Curves of precision over recall, above a dotted line at the prevalence. {areas}",
         data.rename(columns={"mean": "precision"}),
         canvas,
@@ -103,7 +108,7 @@ def reliability_curves(sources: Sources) -> Figure:
             x, y, std = 100 * line["predicted"], 100 * line["observed"], 100 * line["std"].fillna(0)
             upper.errorbar(x, y, std, color=color, marker="o", label=label)
             lower.plot(50 * (line["low"] + line["high"]), 100 * line["share"], color=color, marker="o", linewidth=1)
-        upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=_title(panel))
+        upper.set(xlim=(-2, 102), ylim=(-4, 104), ylabel="positive hours (%)", title=panel_title(panel))
         lower.set(xlim=(-2, 102), yscale="log", xlabel="predicted probability (%)", ylabel="hours (%)")
     for unused in pairs[len(groups) :].flat:
         unused.remove()
@@ -113,7 +118,7 @@ def reliability_curves(sources: Sources) -> Figure:
         "Reliability curves",
         "In ten intervals of predicted probability: the share of hours that are positive (above), and the share of all hours "
         f"that fall into the interval (below). {_scores(found, 'brier', 'Brier score')}{thinned} "
-        f"{_facts(found, 'error bars')}",
+        f"{evaluation_facts(found, 'error bars')}",
         "Observed share of positive hours over predicted probability, beside the diagonal of perfect calibration. "
         f"{_sides(data)}",
         data,
@@ -121,22 +126,31 @@ def reliability_curves(sources: Sources) -> Figure:
     )
 
 
-def binary_evaluations(sources: Sources) -> tuple[list[BinaryEvaluation], str]:
-    """Choose evaluations of binary tasks, in each panel at most as many lines as there are colors; state what is left out."""
+def binary_evaluations(sources: Sources, block: str | None = None) -> tuple[list[BinaryEvaluation], str]:
+    """Choose evaluations of binary tasks, in each panel at most as many lines as there are colors; state what is left out.
+
+    block: what their JSON must have; None: they must have predictions beside it.
+    """
     found = []
     for run in sources.runs:
         for content in run.evaluations:
-            if "auprc" in content["metrics"] and run.predictions_path(content["name"]).exists():
-                found.append(BinaryEvaluation(run, EvaluationSettings(**content["settings"]), content["metrics"]))
+            there = block in content if block else run.predictions_path(content["name"]).exists()
+            if "auprc" in content["metrics"] and there:
+                found.append(BinaryEvaluation(run, EvaluationSettings(**content["settings"]), content))
     if not found:
-        raise MissingInputError(
-            "a run directory with an evaluation of a binary task by bin/evaluate, and its predictions"
-        )
+        needs = f"{block} in its JSON, which those of version 0.2.0 do not have" if block else "its predictions"
+        raise MissingInputError(f"a run directory with an evaluation of a binary task by bin/evaluate, and {needs}")
     lines = grouped(found, lambda evaluation: evaluation.line)
     chosen: dict[tuple, list[BinaryEvaluation]] = {}
     for of_panel in grouped(lines, lambda line: line[:-1]).values():
         chosen |= evenly({line: lines[line] for line in of_panel}, len(COLORS))
     return [evaluation for line in chosen.values() for evaluation in line], left_out(lines, chosen)
+
+
+def best_evaluations(found: list[BinaryEvaluation]) -> list[BinaryEvaluation]:
+    """Choose the evaluation with the highest AUPRC for each cohort and task, on the test split where there is one."""
+    by_task = grouped(found, lambda one: one.panel[:-1]).values()
+    return [max(these, key=lambda one: (one.settings.split == "test", one.metrics["auprc"])) for these in by_task]
 
 
 def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -145,7 +159,8 @@ def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return precision[::-1][np.searchsorted(recall[::-1], RECALLS)]  # scikit-learn's recalls fall
 
 
-def _title(panel: tuple[str, ...]) -> str:
+def panel_title(panel: tuple[str, ...]) -> str:
+    """Name the values of PANEL for readers, in two lines."""
     dataset, checksum, task, split = panel
     return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {SPLIT_TITLES[split]} split"
 
@@ -170,7 +185,8 @@ def _calibration(found: list[BinaryEvaluation]) -> pd.DataFrame:
     )
 
 
-def _facts(found: list[BinaryEvaluation], drawn: str) -> str:
+def evaluation_facts(found: list[BinaryEvaluation], drawn: str) -> str:
+    """State data, budget and number of seeds of evaluations, for captions."""
     lines = grouped(found, lambda evaluation: evaluation.line).values()
     return facts(([evaluation.run for evaluation in line] for line in lines), drawn)
 

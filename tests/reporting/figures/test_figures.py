@@ -96,9 +96,9 @@ def test_a_figure_has_data_labels_caption_and_files(name, made, tmp_path, ward_c
     if name == "tsne":
         assert figure.canvas.get_supxlabel() == "t-SNE coordinates (no unit)"
     else:
-        named = {"distances": shown[1:]}.get(name, shown)  # the left panel's rows are named by their ticks
+        named = {"distances": shown[1:], "subgroups": shown[:1]}.get(name, shown)  # ticks name the other panels' rows
         assert all(ax.get_ylabel() for ax in named)
-        assert name == "reliability" or all(ax.get_xlabel() for ax in shown)
+        assert name in ("reliability", "event_recall") or all(ax.get_xlabel() for ax in shown)
     png, svg, csv, words = figure.save(tmp_path)
     assert min(Image.open(png).size) > 300
     drawn = svg.read_text()
@@ -203,6 +203,29 @@ def test_precision_and_reliability_are_those_of_the_predictions(made, reproduced
             assert (predicted, observed, share) == pytest.approx(expected, rel=1e-5)
 
 
+def test_figures_of_a_ward_show_what_the_evaluation_found(made, reproduced):
+    evaluations = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111" / "evaluations"
+    found = json.loads((evaluations / "sepsis-mlp-val.json").read_text())
+    name = "ncl_w-alpha_0.0-window_12, mlp"
+    curve, drawn = found["events"]["curve"], made["event_recall"].data
+    drawn = drawn[(drawn["run"] == name) & (drawn["metric"] == "event_recall")]
+    points = list(zip(curve["alarms_per_day"], curve["event_recall"], strict=True))
+    for rate, value in drawn[["alarms_per_day", "mean"]].to_numpy():
+        (low, below), (high, above) = max(p for p in points if p[0] <= rate), min(p for p in points if p[0] >= rate)
+        assert min(below, above) - 1e-9 <= value <= max(below, above) + 1e-9
+    groups = made["subgroups"].data
+    assert set(groups["metric"]) == {"auroc", "auprc_at_prevalence", "event_recall", "observed_to_expected"}
+    female = groups[(groups["group"] == "female") & (groups["metric"] == "auroc")]
+    (entry,) = [one for one in found["subgroups"]["groups"] if one["group"] == "female"]
+    low, high = entry["intervals"]["auroc"] or (np.nan, np.nan)
+    np.testing.assert_array_equal(
+        female[["stays", "value", "low", "high"]].astype(float).to_numpy(),
+        [[entry["stays"], entry["metrics"]["auroc"] or np.nan, low, high]],
+    )
+    benefit = made["decision_curve"].data
+    assert benefit[benefit["run"] == name]["net_benefit"].tolist() == found["decision_curve"]["net_benefit"]
+
+
 def test_runs_of_two_folders_are_no_seeds_of_each_other(reproduced, tmp_path):
     made = reproduced / "runs" / "ncl_w-alpha_0.0-window_12-seed1111"
     places = ["laptop/runs/ncl_w-seed1111", "laptop/runs/ncl_w-seed2222", "paper/runs/ncl_w-seed3333", "paper/runs/cl"]
@@ -261,6 +284,7 @@ def test_all_leaves_out_what_cannot_be_drawn(reproduced, mimic_ward_cohort, tmp_
     lacking: dict[str, str] = {}
     drawn = make([next((reproduced / "runs").iterdir())], left_out=lacking.__setitem__)
     expected = ["tsne", "distances", "training_curves", "precision_recall", "reliability"]
+    expected += ["event_recall", "subgroups", "decision_curve"]
     assert [figure.name for figure in drawn] == expected
     assert sorted([*lacking, *expected]) == sorted(NAMES)
     program = run("bin/figures", "--figure=all", f"--cohort={mimic_ward_cohort}", f"--output={tmp_path / 'figures'}")

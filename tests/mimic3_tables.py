@@ -70,15 +70,18 @@ class MadeUpDownload:
 
     def stay(
         self, subject: int, begin: float, length: float, *, admission: int | None = None, known: bool = True,
-        death: float | None = None, wards: tuple = (7, 7), units: tuple = ("MICU", "MICU"), complete: bool = True,
+        death: float | None = None, wards: tuple = (7, 7), units: tuple = ("MICU", "MICU"), unknown: int = 0,
     ) -> tuple[int, int, int, datetime.datetime, float]:  # fmt: skip
-        """Add a stay that begins so many hours after BEGIN, and its admission; death in hours after its begin."""
+        """Add a stay that begins so many hours after BEGIN, and its admission; death in hours after its begin.
+
+        Of its end and its length, the first `unknown` are not known.
+        """
         number = 200_000 + len(self.stays)
         admission = admission or 100_000 + len(self.stays)
         intime = BEGIN + hours(begin)
         outtime = intime + hours(length)
-        row = [1, subject, admission, number, "carevue", *units, *wards, intime, outtime, f"{length / 24:.4f}"]
-        self.stays.append(row if complete else [*row[:-2], "", ""])
+        end = ["" if place < unknown else cell for place, cell in enumerate([outtime, f"{length / 24:.4f}"])]
+        self.stays.append([1, subject, admission, number, "carevue", *units, *wards, intime, *end])
         if known and all(other[2] != admission for other in self.admissions):
             died = "" if death is None else intime + hours(death)
             ends = max(outtime, died or outtime) + hours(20)
@@ -157,10 +160,12 @@ def made_up_download(seed: int = 0, usual: float = 0.7) -> MadeUpDownload:
     for minute in range(0, 1800, 20):
         for stay, shift in zip(both, (0, -900), strict=True):
             made.event(stay, minute + shift, 0.9, "Heart Rate" if minute % 3 else "")
-    rules = [{"wards": (7, 8)}, {"units": ("MICU", "CCU")}, {"known": False}, {"complete": False}]
-    for subject, rule in enumerate([*rules, {"death": -2.5}, {"death": 0}], start=60):
+    made.event(both[1], 900)  # at the very end of the other stay
+    rules = [{"wards": (7, 8)}, {"units": ("MICU", "CCU")}, {"known": False}, {"unknown": 2}]
+    for subject, rule in enumerate([*rules, {"death": -2.5}, {"death": 0}, {"unknown": 1}], start=60):
         made.patient(subject)
         everywhere.append(made.stay(subject, 5, 48, **rule))
+    everywhere.append(made.stay(66, 20, 60))  # beside a stay whose end is not known
     made.patient(70)  # two stays of one admission, of which one has a transfer; and two that have none
     everywhere += [
         made.stay(70, 5, 20, admission=90_001, wards=(7, 7)),
@@ -177,6 +182,11 @@ def made_up_download(seed: int = 0, usual: float = 0.7) -> MadeUpDownload:
     ]  # 82 is unknown
     made.patient(83)
     made.stay(83, 0, 30)  # no event at all
+    for subject, first in ((84, 360), (85, 2940)):  # the first event: at a whole hour, after two days
+        made.patient(subject)
+        late = made.stay(subject, 0, 70)
+        for minute in range(first, 4200, 90):
+            made.event(late, minute)
     for stay in everywhere:
         made.events(stay, made.rng.choice([3, 60, 300]), usual)
     return made

@@ -58,6 +58,19 @@ def test_names_of_files_in_lower_case_and_packed(folder):
     assert {name: text() for name, text in read(folder)[0].items()} == expected
 
 
+def test_a_line_break_within_a_cell(folder):
+    """Of an item that is not used, as free text may have."""
+    expected = {name: text() for name, text in read(folder)[0].items()}
+    path = folder / "raw" / "CHARTEVENTS.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:5], '1,1,2,3,998,"","","two\nlines","","",""', *lines[5:], ""]))
+    assert {name: text() for name, text in read(folder)[0].items()} == expected
+    old = cell(path, 30, 4)
+    replace_in_line(path, 30, f",{old},", ",x,")
+    with refused(f"{path}, line 30, column ITEMID & 'x'"):
+        read(folder)
+
+
 @pytest.mark.parametrize("name", ["CHARTEVENTS", "PATIENTS"])
 @pytest.mark.parametrize("change", [lambda data: data[:-20], lambda data: data[:8], lambda data: b"not packed" + data],
                          ids=["end", "begin", "kind"])  # fmt: skip

@@ -16,7 +16,7 @@ from ncl_tf.errors import InputError
 
 # Why rows are dropped, in the order of the rules.
 REASONS = (
-    *("of other patients", "without an admission", "of an admission without a stay above", "of another stay"),
+    *("of other patients", "without an admission", "of an admission without such a stay", "of another stay"),
     *("without a value", "without a time"),
 )
 NONE = -1  # stands for an empty id
@@ -97,7 +97,7 @@ def read_events(
         value = _values_of(selected.rows, values)
         clean = value != NONE
         for variable, count in _tally(selected.rows["ITEMID"].to_numpy()[~clean], items).items():
-            funnel[f"{variable} that is no number"] += count
+            funnel[f"unusable {variable}"] += count
         funnel["kept"] += int(clean.sum())
         parts.append(StayEvents(selected.stay[clean], selected.time[clean], value[clean]))
     columns = zip(*parts, strict=True)

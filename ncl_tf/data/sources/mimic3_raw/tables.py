@@ -204,7 +204,7 @@ def parse_block(table: RawTable, first: int, block: bytes) -> pa.Table:
     try:
         return pa.csv.read_csv(
             pa.py_buffer(block),
-            pa.csv.ReadOptions(column_names=table.columns, use_threads=False),
+            pa.csv.ReadOptions(column_names=table.columns, use_threads=False, block_size=len(block)),
             convert_options=pa.csv.ConvertOptions(
                 include_columns=wanted,
                 column_types={column: TYPES[column] for column in wanted},

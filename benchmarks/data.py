@@ -9,15 +9,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks import meds_export
 from benchmarks.measure import Row, interleaved, worker_environment
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.simulator.ward import write_ward
+from ncl_tf.data.sources import physionet2019
+from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 
 BATCH, BATCHES = 2048, 200
 HISTORY = 48  # hours, as in the paper
 SIMULATED_STAYS = 2000
+MEDS_SHARDS = 8
 
 # Runs a preparation in a process of its own and prints its peak memory.
 PREPARE = """
@@ -31,11 +35,16 @@ cli.run(lambda: ({0}.main(), print(peak_memory())))
 def data(sources: Sequence[str]) -> list[Row]:
     """Measure source files -> cohort file -> windows; without sources, on a simulated ward."""
     with tempfile.TemporaryDirectory() as folder:
-        name, _, seconds, memory = prepare(sources, pathlib.Path(folder))
+        name, found, seconds, memory = prepare(sources, pathlib.Path(folder))
         cohort = Cohort(pathlib.Path(folder) / "cohort.h5")
-        stays = sum(len(cohort[split].patient_windows) for split in ("train", "val", "test"))
+        stays = sum(len(cohort[split].patient_windows) for split in SPLITS)
         return [
             {"data": f"prepare {name}", "stays": stays, "seconds": seconds, "GiB": memory},
+            {
+                "data": f"prepare {name} as MEDS",
+                "stays": stays,
+                **prepare_meds(found, cohort, pathlib.Path(folder) / "meds"),
+            },
             windows(cohort["train"]),
         ]
 
@@ -49,6 +58,17 @@ def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence
     arguments += [f"--source={source}" for source in sources]
     _, seconds, memory = run_preparation("physionet2019", [*arguments, f"--output={folder / 'cohort.h5'}"])
     return name, sources, seconds, memory
+
+
+def prepare_meds(sources: Sequence[str], cohort: Cohort, folder: pathlib.Path) -> Row:
+    """Write the stays of a cohort as a MEDS dataset, every measured value an event; measure how long preparing it takes."""
+    stays, _ = physionet2019.read_stays([pathlib.Path(source) for source in sources])
+    split = {part: np.flatnonzero(np.isin(stays.names, cohort[part].stay_names)) for part in SPLITS}
+    events = meds_export.export(stays, split, folder, MEDS_SHARDS)
+    (folder / "schema.toml").write_text(meds_export.schema_text(), encoding="utf-8")
+    arguments = [f"--source={folder}", f"--schema={folder / 'schema.toml'}", f"--labels={folder / 'task_labels'}"]
+    _, seconds, memory = run_preparation("meds", [*arguments, f"--output={folder / 'cohort.h5'}"])
+    return {"events": events, "seconds": seconds, "GiB": memory, "events/s": events / seconds}
 
 
 def run_preparation(source: str, arguments: list[str]) -> tuple[str, float, float]:

@@ -182,6 +182,11 @@ def rates(results: pathlib.Path) -> str:
         if name == "mimic3":
             what = f"prepare MIMIC-III, {row['mimic3']}, {row['rows']:,} rows of events"
             body.append([what, f"{row['seconds']:,.0f} s, {row['GiB']:.1f} GiB"])
+        elif "events/s" in row:
+            what = f"{row['data']}, {row['events']:,} events"
+            body.append(
+                [what, f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB, {row['events/s']:,.0f} events per second"]
+            )
         elif "GiB" in row:
             body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
         elif "resamples" in row:

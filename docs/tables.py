@@ -2,7 +2,7 @@
 
 A page marks a table's place by `<!-- NAME: made by ... -->` and `<!-- end -->`. The names are
 
-DATASET_BUDGET, TABLE_BUDGET   a table of the paper, from results/DATASET_BUDGET, a copy of bin/reproduce's results/
+DATASET_BUDGET, TABLE_BUDGET   a table, from results/DATASET_BUDGET or DATASET_observed_BUDGET, a copy of bin/reproduce's results/
 headline                       four rows of the paper's table on PhysioNet 2019
 variants                       single runs with other settings, from results/physionet2019_laptop_*
 choices                        what settings were chosen by, from results/physionet2019_laptop_choices
@@ -62,7 +62,7 @@ def fill(text: str, results: pathlib.Path) -> str:
 def reproduced(name: str, budget: str, results: pathlib.Path) -> str:
     """A table of the paper with the results of `bin/reproduce`, from results/DATASET_BUDGET; empty where there are none."""
     table = paper_tables.load_table(name)
-    rows = paper_results.rows(results / f"{table.dataset}_{budget}", table)
+    rows = paper_results.rows(results / f"{table.cohort}_{budget}", table)
     if not rows:
         return ""
     comparison = compare.Comparison(table, rows)

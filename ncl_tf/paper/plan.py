@@ -28,7 +28,7 @@ class Plan:
         seeds: how many of the paper's, 3, or which of them, '2222,3333'; None: as many as it took.
         gin_files: read between a method's file and the budget's.
         gin_params: bindings; 'METHOD: binding' is for that method only.
-        output: the output folder; None: runs/DATASET_BUDGET.
+        output: the output folder; None: runs/DATASET_BUDGET, or runs/DATASET_observed_BUDGET.
     """
 
     def __init__(
@@ -46,11 +46,16 @@ class Plan:
         for task in table.tasks:
             if task not in (have := [declared.name for declared in self.cohort.tasks]):
                 raise InputError(f"{cohort}: must have task {task!r} for table {table.name!r}, got {', '.join(have)}")
+        have = self.cohort.preprocessor.dataset.observations if self.cohort.preprocessor else ()
+        if have != table.observations:
+            raise InputError(
+                f"{cohort}: must be prepared with {_flag(table.observations)} for table {table.name!r}, got {_flag(have)}"
+            )
         self.table, self.budget = table, budget
         self.seeds = SEEDS[: table.seeds] if seeds is None else chosen_seeds(str(seeds))
         self.gin_files, self.gin_params = [_lasting(file) for file in gin_files], sorted(gin_params)
         _check_params(gin_params)
-        self.output = OutputFolder(pathlib.Path(output or f"runs/{table.dataset}_{budget}").resolve())
+        self.output = OutputFolder(pathlib.Path(output or f"runs/{table.cohort}_{budget}").resolve())
 
     @property
     def folder(self) -> pathlib.Path:
@@ -192,6 +197,11 @@ def chosen_seeds(text: str) -> tuple[int, ...]:
 def budgets() -> list[str]:
     """List the names of the budgets."""
     return sorted(path.stem for path in (project.GIN / "budgets").glob("*.gin"))
+
+
+def _flag(observations: Sequence[str]) -> str:
+    """Write observations as the flag of bin/prepare."""
+    return f"--observations={','.join(observations)}" if observations else "no --observations"
 
 
 def _lasting(file: str) -> str:

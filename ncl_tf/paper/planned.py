@@ -53,7 +53,7 @@ def planned_evaluation(table: Table, row: TableRow, column: Column, seed: int, l
     """The evaluation that a cell needs for a seed and a choice of labelled stays."""
     asked = EvaluationSettings(column.task, column.head, split=table.split)
     folder = f"gin/{table.recipes}/{table.dataset}"
-    if row.method != "end_to_end":
+    if not row.method.endswith("end_to_end"):
         training = PlannedTraining(row.method, f"{folder}/{row.method}.gin", row.settings, seed)
         limits = {"labels": column.labels, "label_seed": label_seed} if column.labels != 1 else {}
         return PlannedEvaluation(training, dataclasses.replace(asked, fine_tune=table.fine_tune, **limits))
@@ -61,9 +61,9 @@ def planned_evaluation(table: Table, row: TableRow, column: Column, seed: int, l
     own = {"head": column.head} | dict(row.settings)
     if column.labels != 1:
         own |= {"end_to_end.labels": column.labels, "end_to_end.label_seed": label_seed}
-    by_task = project.GIN / table.recipes / table.dataset / f"end_to_end_{column.task}.gin"
-    file = by_task.name if by_task.exists() else "end_to_end.gin"
-    return PlannedEvaluation(PlannedTraining("end_to_end", f"{folder}/{file}", own, seed), asked)
+    by_task = project.GIN / table.recipes / table.dataset / f"{row.method}_{column.task}.gin"
+    file = by_task.name if by_task.exists() else f"{row.method}.gin"
+    return PlannedEvaluation(PlannedTraining(row.method, f"{folder}/{file}", own, seed), asked)
 
 
 def planned_evaluations(

@@ -27,7 +27,7 @@ def configured(gin_files: tuple[str, ...], gin_params: tuple[str, ...]) -> dict[
 
 def differing(config: Mapping[str, str], expected: Mapping[str, str], method: str) -> dict[str, str]:
     """Find the settings of `config` that results of the method depend on and that have other values in `expected`."""
-    ignored = NO_DIFFERENCE | (NOT_OF_END_TO_END if method == "end_to_end" else set())
+    ignored = NO_DIFFERENCE | (NOT_OF_END_TO_END if method.endswith("end_to_end") else set())
     found = differences(config, expected, ignored | {f"train.{name}" for name in ignored})
     return {name: value for name, (value, _) in found.items()}
 

@@ -3,6 +3,7 @@
 title, label   what it shows, and the paper's label; no label where the paper has no such table
 dataset        of `ncl_tf.data.datasets`
 recipes        the folder of gin/ with the methods' files: 'paper', unless the table goes beyond it
+observations   the observation columns that the cohort must have; none in the paper
 split          'test', or 'val' where the paper chooses by it
 seeds          how many of SEEDS the paper averages over
 label_seeds    how many choices of labelled stays, for a table with `labels`
@@ -40,6 +41,11 @@ TITLES = {
     "ncl_wy": "NCL(n_w and n_Y)",
     "ncl_soft_w": "NCL(soft n_w)",
     "ncl_soft_wy": "NCL(soft n_w and n_Y)",
+    "observed_cl": "CL, observed",
+    "observed_ncl_w": "NCL(n_w), observed",
+    "observed_ncl_soft_w": "NCL(soft n_w), observed",
+    "observed_end_to_end": "End-to-End, observed",
+    "observed_ncl_y": "NCL(n_Y), observed",
 }
 TASK_MARKS = {"_decompensation": " (D)", "_length_of_stay": " (L)"}
 
@@ -110,12 +116,18 @@ class Table:
     label: str | None
     recipes: str
     dataset: str
+    observations: tuple[str, ...]
     split: str
     seeds: int
     label_seeds: int
     fine_tune: bool
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
+
+    @property
+    def cohort(self) -> str:
+        """What the folders of its runs and results are named after: the dataset, and whether it has observation columns."""
+        return self.dataset + "_observed" * bool(self.observations)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -182,6 +194,7 @@ def load_table(name: str) -> Table:
         data.get("label"),
         data.get("recipes", "paper"),
         data["dataset"],
+        tuple(data.get("observations", ())),
         data.get("split", "test"),
         data["seeds"],
         data.get("label_seeds", 1),

@@ -15,14 +15,20 @@ from refusals import refused
 
 
 @pytest.fixture(scope="module")
-def cohorts(ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path) -> dict[str, str]:
-    return {"physionet2019": str(ward_cohort), "mimic3_benchmark": str(mimic_ward_cohort)}
+def cohorts(
+    ward_cohort: pathlib.Path, mimic_ward_cohort: pathlib.Path, observed_cohort: pathlib.Path
+) -> dict[str, str]:
+    return {
+        "physionet2019": str(ward_cohort),
+        "mimic3_benchmark": str(mimic_ward_cohort),
+        "physionet2019_observed": str(observed_cohort),
+    }
 
 
 def make(name: str, cohorts: dict[str, str], output: pathlib.Path, methods=None, heads=None, **options) -> Plan:
     table = tables.load_table(name)
     options = {"budget": "smoke", "seeds": 1, **options}
-    return Plan(table.narrowed(methods, heads), cohorts[table.dataset], output=str(output), **options)
+    return Plan(table.narrowed(methods, heads), cohorts[table.cohort], output=str(output), **options)
 
 
 def names(plan: Plan) -> list[str]:
@@ -46,6 +52,29 @@ def test_jobs_of_a_table(cohorts, tmp_path):
     assert jobs[2].arguments[2:] == ("--task=sepsis", "--head=mlp", "--split=test")
     assert (jobs[2].needs, jobs[2].output) == ("cl-seed1111", tmp_path / "runs/cl-seed1111/evaluations/sepsis-mlp.json")
     assert "--gin_param=head = 'linear'" in jobs[3].arguments
+
+
+def test_a_table_with_observations_has_recipes_and_a_folder_of_its_own(cohorts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = tables.load_table("observed_physionet2019").narrowed(["observed_ncl_w", "observed_end_to_end"], ["mlp"])
+    plan = Plan(table, cohorts["physionet2019_observed"], "smoke", seeds=1)
+    assert plan.folder == tmp_path / "runs" / "physionet2019_observed_smoke"
+    expected = [("observed_ncl_w", "observed_ncl_w-seed1111")]
+    expected += [("observed_end_to_end", "observed_end_to_end-head_mlp-seed1111")]
+    assert [
+        (job.arguments[0].removeprefix("--gin_file=gin/beyond/physionet2019/").removesuffix(".gin"), job.name)
+        for job in plan.jobs()
+        if job.program == "bin/train"
+    ] == expected
+    plan.open(write=False)  # the recipes can be configured
+
+
+def test_a_cohort_has_the_observations_of_the_table(cohorts, tmp_path):
+    observed, plain = cohorts["physionet2019_observed"], cohorts["physionet2019"]
+    with refused("observed.h5: must be prepared with no --observations for table 'physionet2019'", "got --observations=recency,count"):
+        make("physionet2019", {"physionet2019": observed}, tmp_path, ["cl"])
+    with refused("must be prepared with --observations=recency,count for table 'observed", "got no --observations"):
+        make("observed_physionet2019", {"physionet2019_observed": plain}, tmp_path)
 
 
 def test_seeds_by_number_and_by_name(cohorts, tmp_path):

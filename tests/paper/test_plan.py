@@ -71,7 +71,7 @@ def test_a_table_with_observations_has_recipes_and_a_folder_of_its_own(cohorts, 
 
 def test_a_cohort_has_the_observations_of_the_table(cohorts, tmp_path):
     observed, plain = cohorts["physionet2019_observed"], cohorts["physionet2019"]
-    with refused("observed.h5: must be prepared with no --observations for table 'physionet2019'", "got --observations=recency,count"):
+    with refused("must be prepared with no --observations", "got --observations=recency,count"):
         make("physionet2019", {"physionet2019": observed}, tmp_path, ["cl"])
     with refused("must be prepared with --observations=recency,count for table 'observed", "got no --observations"):
         make("observed_physionet2019", {"physionet2019_observed": plain}, tmp_path)

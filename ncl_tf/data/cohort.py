@@ -85,8 +85,10 @@ class Cohort:
       simulated: whether it was prepared from a simulated ward; false in files from before this was recorded.
     """
 
+    readable = SPLITS
+
     def __init__(self, path: str | pathlib.Path) -> None:
-        self.path = pathlib.Path(path)
+        self.path, self._splits = pathlib.Path(path), {}
         try:
             file = h5py.File(self.path, "r")
         except FileNotFoundError as error:
@@ -114,8 +116,7 @@ class Cohort:
         version = int(file.attrs.get("format_version", 0))
         if version > FORMAT_VERSION:
             raise InputError(
-                f"{self.path}: format_version must be at most {FORMAT_VERSION}, got {version}; update ncl_tf or prepare "
-                "the cohort again"
+                f"{self.path}: format_version must be at most {FORMAT_VERSION}, got {version}; update ncl_tf"
             )
         groups = ("data", "labels", "patient_windows") + (("stay_names",) if version else ())
         for name in [f"{group}/{split}" for group in groups for split in SPLITS]:
@@ -161,11 +162,12 @@ class Cohort:
         return titled(self.name, self.simulated)
 
     def __getitem__(self, split: str) -> SplitData:
-        if split not in SPLITS:
-            raise InputError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
-        return self._read(split)
+        if split not in self.readable:
+            raise InputError(f"split must be one of {', '.join(self.readable)}, got {split!r}")
+        if split not in self._splits:
+            self._splits[split] = self._read(split)
+        return self._splits[split]
 
-    @functools.cache  # noqa: B019 - a program opens a handful of cohorts and keeps them
     def _read(self, split: str) -> SplitData:
         with h5py.File(self.path, "r") as file:
             data, labels = (file[f"{group}/{split}"][:].astype(np.float32, copy=False) for group in ("data", "labels"))

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from ncl_tf import files
-from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.splits import SPLITS, Split
 from ncl_tf.data.stays import Stays
@@ -51,7 +51,7 @@ class RawFile:
         self.path = raw_path(cohort.path)
         if not self.path.exists():
             raise InputError(
-                f"{self.path}: no such file; these features need the raw rows of {cohort.path}. Prepare it again with "
+                f"{self.path}: no such file, and the raw rows of {cohort.path} are needed. Prepare it again with "
                 "--keep_raw --overwrite: bin/prepare then writes them beside the same cohort file"
             )
         try:
@@ -76,7 +76,10 @@ class RawFile:
 
     def __getitem__(self, split: str) -> Stays:
         """Read the stays of a split, in the cohort's order, with their raw values."""
-        of_cohort = self._cohort[split]
+        return self.stays(split, self._cohort[split])
+
+    def stays(self, split: str, of_cohort: SplitData) -> Stays:
+        """Read the stays of a split of the cohort, which has been read already."""
         with h5py.File(self.path, "r") as file:
             values = file[f"raw/{split}"][:]
         expected = (len(of_cohort.data), len(self.dataset.channels))

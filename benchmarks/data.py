@@ -1,6 +1,7 @@
 """Speed of preparing a cohort from its source files, and of making windows."""
 
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -35,11 +36,11 @@ cli.run(lambda: ({0}.main(), print(peak_memory())))
 def data(sources: Sequence[str]) -> list[Row]:
     """Measure source files -> cohort file -> windows; without sources, on a simulated ward."""
     with tempfile.TemporaryDirectory() as folder:
-        name, found, seconds, memory = prepare(sources, pathlib.Path(folder))
+        name, found, cost = prepare(sources, pathlib.Path(folder))
         cohort = Cohort(pathlib.Path(folder) / "cohort.h5")
         stays = sum(len(cohort[split].patient_windows) for split in SPLITS)
         return [
-            {"data": f"prepare {name}", "stays": stays, "seconds": seconds, "GiB": memory},
+            {"data": f"prepare {name}", "stays": stays, **cost},
             {
                 "data": f"prepare {name} as MEDS",
                 "stays": stays,
@@ -49,15 +50,15 @@ def data(sources: Sequence[str]) -> list[Row]:
         ]
 
 
-def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], float, float]:
-    """Write folder/cohort.h5 in a process of its own; return its name, sources, seconds and GiB."""
+def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], Row]:
+    """Write folder/cohort.h5 in a process of its own; return its name, its sources, and what that cost."""
     name, arguments = "PhysioNet 2019", []
     if not sources:
         name, sources, arguments = "simulated ward", [f"{folder}/ward"], ["--split=random"]
         write_ward(SIMULATED_STAYS, seed=1, output=folder / "ward", form="physionet2019")
     arguments += [f"--source={source}" for source in sources]
-    _, seconds, memory = run_preparation("physionet2019", [*arguments, f"--output={folder / 'cohort.h5'}"])
-    return name, sources, seconds, memory
+    _, cost = run_preparation("physionet2019", [*arguments, f"--output={folder / 'cohort.h5'}"])
+    return name, sources, cost
 
 
 def prepare_meds(sources: Sequence[str], cohort: Cohort, folder: pathlib.Path) -> Row:
@@ -67,18 +68,24 @@ def prepare_meds(sources: Sequence[str], cohort: Cohort, folder: pathlib.Path) -
     events = meds_export.export(stays, split, folder, MEDS_SHARDS)
     (folder / "schema.toml").write_text(meds_export.schema_text(), encoding="utf-8")
     arguments = [f"--source={folder}", f"--schema={folder / 'schema.toml'}", f"--labels={folder / 'task_labels'}"]
-    _, seconds, memory = run_preparation("meds", [*arguments, f"--output={folder / 'cohort.h5'}"])
-    return {"events": events, "seconds": seconds, "GiB": memory, "events/s": events / seconds}
+    _, cost = run_preparation("meds", [*arguments, f"--output={folder / 'cohort.h5'}"])
+    return {"events": events, **cost, "events/s": events / cost["seconds"]}
 
 
-def run_preparation(source: str, arguments: list[str]) -> tuple[str, float, float]:
-    """Run `bin/prepare SOURCE` in a process of its own; return what it prints, seconds and GiB."""
-    began = time.perf_counter()
+def run_preparation(source: str, arguments: list[str]) -> tuple[str, Row]:
+    """Run `bin/prepare SOURCE` in a process of its own; return what it prints, and its seconds, CPU seconds and GiB."""
+    began, cpu = time.perf_counter(), _cpu_of_children()
     command = [sys.executable, "-c", PREPARE.format(source), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=worker_environment())
     if done.returncode:
         raise InputError(f"{' '.join(arguments)}: cannot be prepared, for the reason above")
-    return done.stdout, time.perf_counter() - began, float(done.stdout.split()[-1])
+    memory = float(done.stdout.split()[-1])
+    return done.stdout, {"seconds": time.perf_counter() - began, "CPU s": _cpu_of_children() - cpu, "GiB": memory}
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def windows(split: SplitData) -> Row:

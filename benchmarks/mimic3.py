@@ -37,18 +37,17 @@ def mimic3(raw: str | None, benchmark: str | None, copies: int) -> list[Row]:
         blow_up(pathlib.Path(raw), pathlib.Path(benchmark), copies, folder)
         many = _measured(f"{copies} copies", folder / "raw", folder / "benchmark", folder / "many.h5")
     share = (FULL_RELEASE - many["rows"]) / (many["rows"] - one["rows"])
-    full = {what: many[what] + share * (many[what] - one[what]) for what in ("seconds", "GiB")}
+    full = {what: many[what] + share * (many[what] - one[what]) for what in ("seconds", "CPU s", "GiB")}
     return [one, many, {"mimic3": "full release, extrapolated", "rows": FULL_RELEASE, **full}]
 
 
 def _measured(name: str, raw: pathlib.Path, benchmark: pathlib.Path, output: pathlib.Path) -> Row:
     arguments = [f"--raw={raw}", f"--benchmark={benchmark}", f"--output={output}"]
-    printed, seconds, memory = run_preparation("mimic3", arguments)
+    printed, cost = run_preparation("mimic3", arguments)
     rows = int(re.search(r"^rows of events +([\d,]+)$", printed, re.MULTILINE)[1].replace(",", ""))
     cohort = Cohort(output)
     stays = sum(len(cohort[split].patient_windows) for split in ("train", "val", "test"))
-    row = {"mimic3": name, "stays": stays, "rows": rows, "seconds": seconds, "GiB": memory}
-    return row | {"rows/s": rows / seconds}
+    return {"mimic3": name, "stays": stays, "rows": rows, **cost, "rows/s": rows / cost["seconds"]}
 
 
 def blow_up(raw: pathlib.Path, benchmark: pathlib.Path, copies: int, folder: pathlib.Path) -> None:

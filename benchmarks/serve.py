@@ -93,7 +93,7 @@ def _prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, int]:
     from benchmarks.data import prepare
     from ncl_tf.data.sources import physionet2019, raw
 
-    name, paths, _, _ = prepare(sources, folder)
+    name, paths, _ = prepare(sources, folder)
     cohort = Cohort(folder / "cohort.h5")
     export_untrained(folder / "model", cohort)
     chosen = set(cohort["test"].stay_names)

@@ -32,6 +32,7 @@ from absl import flags
 
 from data_prep import common, multitask
 from ncl_tf import cli, files
+from ncl_tf.data.sources.common import progress
 from ncl_tf.data.sources.mimic3_benchmark import Multitask, stays_of_multitask
 from ncl_tf.data.sources.mimic3_raw import multitask_files
 from ncl_tf.errors import InputError
@@ -54,7 +55,7 @@ def main() -> None:
     print(f"{funnel}\n", flush=True)
     if folder:
         with files.atomic_folder(folder) as new:
-            for name, read in made.items():
+            for name, read in progress(made.items(), "writing", unit=" files", total=len(made)):
                 (new / name).parent.mkdir(exist_ok=True)
                 (new / name).write_bytes(read())
         print(f"written: {folder}\n")

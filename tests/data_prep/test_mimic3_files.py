@@ -58,16 +58,43 @@ def test_names_of_files_in_lower_case_and_packed(folder):
     assert {name: text() for name, text in read(folder)[0].items()} == expected
 
 
-def test_a_line_break_within_a_cell(folder):
-    """Of an item that is not used, as free text may have."""
+@pytest.mark.parametrize("block", [2**24, 500, 137])
+def test_a_line_break_within_a_cell(folder, block, monkeypatch):
+    """Of items that are not used, as free text may have; wherever the blocks are cut."""
+    monkeypatch.setattr(tables, "BLOCK", block)
     expected = {name: text() for name, text in read(folder)[0].items()}
     path = folder / "raw" / "CHARTEVENTS.csv"
     lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:5], '1,1,2,3,998,"","","two\nlines","","",""', *lines[5:], ""]))
+    broken = '1,1,2,3,998,"","","two\nlines, ""quoted""\n","","",""'
+    path.write_text("\n".join([*lines[:5], *[broken] * 20, *lines[5:], ""]))
     assert {name: text() for name, text in read(folder)[0].items()} == expected
-    old = cell(path, 30, 4)
-    replace_in_line(path, 30, f",{old},", ",x,")
-    with refused(f"{path}, line 30, column ITEMID & 'x'"):
+    old = cell(path, 90, 4)
+    replace_in_line(path, 90, f",{old},", ",x,")
+    with refused(f"{path}, line 90, column ITEMID & 'x'"):
+        read(folder)
+
+
+def test_a_quote_that_opens_no_cell(folder, monkeypatch):
+    """Blocks must end somewhere, even if quotes are never in pairs."""
+    monkeypatch.setattr(tables, "BLOCK", 500)
+    expected = {name: text() for name, text in read(folder)[0].items()}
+    path = folder / "raw" / "CHARTEVENTS.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:5], "1,1,2,3,998,,,5'10\",,,", *lines[5:], ""]))
+    assert {name: text() for name, text in read(folder)[0].items()} == expected
+    chart = tables.find_tables(folder / "raw")["CHARTEVENTS"]
+    lengths = list(tables.map_blocks([chart], lambda table, first, block: len(block)))
+    assert sum(lengths) == path.stat().st_size - path.read_bytes().index(b"\n") - 1
+    assert max(lengths) < 1500
+
+
+def test_bytes_that_are_no_text(folder):
+    path = folder / "raw" / "CHARTEVENTS.csv"
+    lines = path.read_bytes().splitlines()
+    begin, _, error = lines[24].rsplit(b",", 2)
+    lines[24] = b",".join([begin, b"\xb0F", error])
+    path.write_bytes(b"\n".join([*lines, b""]))
+    with refused(f"{path}, line 25: must be text in UTF-8, got the bytes b'\\xb0'"):
         read(folder)
 
 
@@ -99,6 +126,9 @@ def test_a_header_without_a_column(folder, name, column):
     replace_in_line(path, 1, f'"{column}"', '"OTHER"')
     with refused(f"{path}, line 1: must have the columns & got no {column}"):
         read(folder)
+    path.write_text("")
+    with refused(f"{path}, line 1: must have the columns & {column} & got an empty file"):
+        read(folder)
 
 
 def test_mimic4(folder):
@@ -109,13 +139,19 @@ def test_mimic4(folder):
     (folder / "raw" / "icu").mkdir()
     with refused(folder / "raw", "folders of MIMIC-IV & reads MIMIC-III"):
         read(folder)
+    (folder / "raw" / "icu").rmdir()
+    (folder / "raw" / "ICUSTAYS.csv").unlink()
+    (folder / "raw" / "PATIENTS.csv").write_text("subject_id,gender,anchor_age,anchor_year,anchor_year_group,dod\n")
+    with refused("PATIENTS.csv, line 1 & columns of MIMIC-IV"):  # of its folder hosp
+        read(folder)
 
 
 @pytest.mark.parametrize(
     ("name", "column", "index"),
     [("ICUSTAYS", "INTIME", 9), ("ICUSTAYS", "OUTTIME", 10), ("ADMISSIONS", "ADMITTIME", 3), ("PATIENTS", "DOB", 3)],
 )
-@pytest.mark.parametrize("text", ["2150-13-01 00:00:00", "01/02/2150", "2150-01-02T00:00:00", "2150-01-02 00:00:00.5"])
+@pytest.mark.parametrize("text", ["2150-13-01 00:00:00", "01/02/2150", "2150-01-02T00:00:00", "2150-01-02 00:00:00.5",
+                                  "2150-01-02 00:00:00+02:00"])  # fmt: skip
 def test_a_bad_date_of_a_stay(folder, name, column, index, text):
     path = folder / "raw" / f"{name}.csv"
     replace_in_line(path, 3, cell(path, 3, index), text)
@@ -126,6 +162,8 @@ def test_a_bad_date_of_a_stay(folder, name, column, index, text):
 @pytest.mark.parametrize("block", [2**24, 500])
 @pytest.mark.parametrize(("column", "index", "text", "allowed"), [
     ("CHARTTIME", 5, "2150-02-30 00:00:00", DATE), ("CHARTTIME", 5, "yesterday", DATE),
+    ("CHARTTIME", 5, "2150-02-03", DATE), ("CHARTTIME", 5, "2150-02-03 04:25", DATE),
+    ("CHARTTIME", 5, "2150-02-03 04:25:00Z", DATE),
     ("ITEMID", 4, "2x1", "must be a whole number"), ("HADM_ID", 2, "1.5", "must be a whole number"),
 ])  # fmt: skip
 def test_a_bad_cell_of_an_event(folder, column, index, text, allowed, block, monkeypatch):

@@ -68,7 +68,8 @@ def multitask_files(raw: pathlib.Path, benchmark: pathlib.Path) -> tuple[dict[st
             lists[place].append(list_line(name, stay, series.first))
             folder = "test" if place == "test" else "train"
             files[f"{folder}/{name}"] = lambda text=series.text: header + text
-            bar.update()
+            bar.update(series.stay + 1 - bar.n)  # stays without events are passed over
+        bar.update(len(stays) - bar.n)
     counts["with events in the unit"] = len(files)
     for name in SPLITS:
         if not lists[name]:

@@ -11,7 +11,7 @@ import pyarrow.compute
 from ncl_tf.data.sources.mimic3_raw.cleaning import clean_value
 from ncl_tf.data.sources.mimic3_raw.resources import Item
 from ncl_tf.data.sources.mimic3_raw.stays import UnitStay
-from ncl_tf.data.sources.mimic3_raw.tables import RawTable, check_lines, map_blocks, parse_block
+from ncl_tf.data.sources.mimic3_raw.tables import DATE_LENGTH, RawTable, check_lines, map_blocks, parse_block
 from ncl_tf.errors import InputError
 
 # Why rows are dropped, in the order of the rules.
@@ -140,6 +140,9 @@ def _select(finder: _StayFinder, items: pa.Array, table: RawTable, first: int, b
     dropped.update({REASONS[i]: int(n) for i, n in enumerate(np.bincount(reason, minlength=len(REASONS))[:-1]) if n})
     kept = reason == len(REASONS)
     rows = rows.filter(pa.array(kept))
+    lengths = pa.compute.binary_length(rows["CHARTTIME"])
+    if pa.compute.any(pa.compute.not_equal(lengths, DATE_LENGTH)).as_py():  # Arrow reads dates without a time, too
+        check_lines(table, first, block)
     try:
         time = rows["CHARTTIME"].cast(pa.timestamp("s")).cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:

@@ -45,6 +45,8 @@ MISSING = (
 BLOCK = 2**24  # bytes of text that are parsed at once
 MOST_WORKERS = 8  # unpacking, which is one thread, feeds no more
 EPOCH = datetime(1970, 1, 1)
+DATE = "2130-02-04 04:25:00"  # an example
+DATE_LENGTH = len(DATE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,22 +80,21 @@ def find_tables(folder: pathlib.Path) -> dict[str, RawTable]:
     if not folder.is_dir():
         raise InputError(f"{folder}: --raw must be the folder of the MIMIC-III download, got {_kind(folder)}")
     present = {path.name.upper(): path for path in sorted(folder.iterdir(), reverse=True)}
-    tables = {}
+    paths = {name: present.get(f"{name}.CSV", present.get(f"{name}.CSV.GZ")) for name in NEEDED}
+    tables = {name: RawTable(name, path, _header(path)) for name, path in paths.items() if path}
+    for table in tables.values():
+        if COLUMNS_OF_MIMIC4.intersection(table.columns):
+            raise InputError(f"{table.path}, line 1: has the columns of MIMIC-IV; this reads MIMIC-III ({DOWNLOAD})")
     for name, needed in NEEDED.items():
-        found = [present[file] for file in (f"{name}.CSV", f"{name}.CSV.GZ") if file in present]
-        if not found:
+        if name not in tables:
             if (folder / "icu").is_dir() or (folder / "hosp").is_dir():
                 raise InputError(f"{folder}: has the folders of MIMIC-IV; this reads MIMIC-III ({DOWNLOAD})")
             raise InputError(f"{folder}: no {name}.csv or {name}.csv.gz; it is part of the download ({DOWNLOAD})")
-        table = RawTable(name, found[0], _header(found[0]))
+        table = tables[name]
         missing = [column for column in needed if column not in table.columns]
-        if missing and COLUMNS_OF_MIMIC4.intersection(table.columns):
-            raise InputError(f"{table.path}, line 1: has the columns of MIMIC-IV; this reads MIMIC-III ({DOWNLOAD})")
         if missing:
-            raise InputError(
-                f"{table.path}, line 1: must have the columns {', '.join(needed)}, got no {', '.join(missing)}"
-            )
-        tables[name] = table
+            got = f"no {', '.join(missing)}" if table.columns else "an empty file"
+            raise InputError(f"{table.path}, line 1: must have the columns {', '.join(needed)}; got {got}")
     return tables
 
 
@@ -142,9 +143,9 @@ def seconds(row: dict[str, str], column: str, place: str) -> int | None:
         return None
     with contextlib.suppress(ValueError):
         moment = datetime.fromisoformat(row[column])
-        if str(moment) == row[column]:
+        if str(moment) == row[column] and len(row[column]) == DATE_LENGTH:
             return round((moment - EPOCH).total_seconds())
-    raise InputError(f"{place}, column {column}: must be a date such as 2130-02-04 04:25:00, got {row[column]!r}")
+    raise InputError(f"{place}, column {column}: must be a date such as {DATE}, got {row[column]!r}")
 
 
 def map_blocks(tables: list[RawTable], work: Callable[[RawTable, int, bytes], object]) -> Iterator[object]:
@@ -185,17 +186,27 @@ def _blocks(table: RawTable, advance: Callable[[int], object]) -> Iterator[tuple
             while part := text.read(BLOCK):
                 advance(file.tell() - position)
                 position = file.tell()
-                end = part.rfind(b"\n") + 1
+                part = rest + part
+                end = _end_of_lines(part)
                 if end:
-                    block = rest + part[:end]
-                    yield number, block
-                    number, rest = number + block.count(b"\n"), part[end:]
-                else:
-                    rest += part
+                    yield number, part[:end]
+                number, rest = number + part.count(b"\n", 0, end), part[end:]
             if rest:
                 yield number, rest
+        advance(table.path.stat().st_size - position)  # a table may have no rows
     except (OSError, EOFError, zlib.error) as error:
         raise table.damaged(error) from error
+
+
+def _end_of_lines(text: bytes) -> int:
+    """Return where the last line ends, 0 if none does; a line break within a quoted cell ends no line."""
+    end = last = text.rfind(b"\n") + 1
+    quotes = text.count(b'"', 0, end)
+    while end and quotes % 2:
+        before = text.rfind(b"\n", 0, end - 1) + 1
+        quotes -= text.count(b'"', before, end)
+        end = before
+    return end or last  # no line has its quotes in pairs: then they are text
 
 
 def parse_block(table: RawTable, first: int, block: bytes) -> pa.Table:
@@ -219,6 +230,11 @@ def parse_block(table: RawTable, first: int, block: bytes) -> pa.Table:
 
 def check_lines(table: RawTable, first: int, block: bytes) -> None:
     """Raise the error of the first line whose cells cannot be parsed; slow."""
+    try:
+        block.decode()
+    except UnicodeDecodeError as error:
+        line, got = first + block.count(b"\n", 0, error.start), block[error.start : error.end]
+        raise InputError(f"{table.path}, line {line}: must be text in UTF-8, got the bytes {got!r}") from error
     reader = csv.reader(io.StringIO(block.decode("utf-8", errors="replace"), newline=""))
     for cells in filter(None, reader):
         place = f"{table.path}, line {first + reader.line_num - 1}"

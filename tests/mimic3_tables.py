@@ -187,6 +187,12 @@ def made_up_download(seed: int = 0, usual: float = 0.7) -> MadeUpDownload:
         late = made.stay(subject, 0, 70)
         for minute in range(first, 4200, 90):
             made.event(late, minute)
+    made.patient(86, age=18)  # to the second
+    made.patient(87, dod=str(BEGIN - hours(51)))  # before the admission, an hour later
+    everywhere += [made.stay(86, 0, 24), made.stay(87, 0, 24)]
+    made.patient(88)  # died after the discharge that is written down
+    everywhere.append(made.stay(88, 0, 48, death=30))
+    made.admissions[-1][4] = BEGIN + hours(29)
     for stay in everywhere:
         made.events(stay, made.rng.choice([3, 60, 300]), usual)
     return made

@@ -83,6 +83,9 @@ def test_made_up_tables_have_every_case(tmp_path):
     assert by_name["64_episode1_timeseries.csv"] == ";"  # died before the stay
     assert by_name["65_episode1_timeseries.csv"] == "0;1"  # died as it began
     assert "63_episode1_timeseries.csv" not in by_name  # no length
+    assert "86_episode1_timeseries.csv" in by_name  # 18 years old
+    assert set(by_name["87_episode1_timeseries.csv"].split(";")[25:]) == {"0"}
+    assert by_name["88_episode1_timeseries.csv"].split(";")[31:] == ["0"] * 31  # hours 0 to 30
 
 
 @pytest.mark.parametrize(

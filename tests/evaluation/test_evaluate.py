@@ -218,7 +218,7 @@ def test_nothing_leaks_from_the_test_split(ncl_w, linear, end_to_end, train_end_
     with h5py.File(other, "r+") as file:
         for name in ("data/test", "labels/test"):
             file[name][:] = random.permutation(file[name][:])
-        file["data/test"][::3] *= 100
+        file["data/test"][::3, Cohort(ward_cohort).static_columns :] *= 100
     twins = adopted(ncl_w, other, tmp_path / "ncl_w"), train_end_to_end(other)
     for run_dir, twin in zip((ncl_w, end_to_end), twins, strict=True):
         first = linear if run_dir == ncl_w else evaluate(run_dir, overwrite=True)

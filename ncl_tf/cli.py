@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
+from ncl_tf import memory
 from ncl_tf.errors import InputError
 
 HELP_FLAGS = {"--help", "-help", "-h", "--helpfull"}
@@ -34,6 +35,13 @@ def group(heading: str) -> None:
 
 def run(main: Callable[..., None], operand: str | None = None) -> None:
     """Run `main` under absl, with the value of the operand if it has one; bad input exits with 1, Ctrl-C with 130."""
+    group("Memory")
+    flags.DEFINE_float(
+        "max_gigabytes",
+        None,
+        "NUMBER: Refuse a file that claims to hold more, before it is read. Default: the memory that the machine has.",
+        lower_bound=0,
+    )
     app.run(lambda rest: _guarded(main, *rest[1:]), flags_parser=functools.partial(_parse_flags, operand))
 
 
@@ -63,10 +71,15 @@ def named(text: str) -> str:
 
 def _guarded(main: Callable[..., None], *operands: str) -> int:
     logging.set_verbosity(logging.WARNING)
+    if flags.FLAGS.max_gigabytes is not None:
+        memory.most = flags.FLAGS.max_gigabytes * memory.GIGABYTE
     try:
         main(*operands)
     except InputError as error:
         print(f"error: {named(str(error))}", file=sys.stderr)
+        return 1
+    except MemoryError as error:
+        print(f"error: the memory of this machine is full ({error})", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

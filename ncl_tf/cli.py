@@ -26,11 +26,17 @@ MOST_COLUMNS, COLUMN_OF_HELP = 100, 26
 
 installed_as = "bin/"  # what stands before a program's name; once installed, `bin/train` is `ncl_tf train`
 _groups: dict[str, int] = {}  # by heading, the number of flags defined before
+_alternatives: list[tuple[str, ...]] = []  # the flags of one of these are required
 
 
 def group(heading: str) -> None:
     """Show the flags that are defined from here on under this heading."""
     _groups[heading] = len(flags.FLAGS)
+
+
+def need_one_of(*alternatives: tuple[str, ...]) -> None:
+    """Require all flags of at least one of the alternatives."""
+    _alternatives.extend(alternatives)
 
 
 def run(main: Callable[..., None], operand: str | None = None) -> None:
@@ -108,6 +114,9 @@ def _parse_flags(operand: str | None, arguments: list[str]) -> list[str]:
         _fail(_reworded(str(error)))
     if operand and len(rest) == 1:
         _fail(f"{_program()} needs {operand}", True)
+    if _alternatives and not any(all(flags.FLAGS[name].value for name in names) for names in _alternatives):
+        written = (" and ".join(_usage(name)[0] for name in names) for names in _alternatives)
+        _fail(f"{_program()} needs {', or '.join(written)}", True)
     if len(rest) > 1 + bool(operand):
         _fail(f"unexpected argument {rest[-1]!r}; flags are written --name=value")
     return rest
@@ -156,6 +165,9 @@ def _usage(name: str) -> tuple[str, str]:
     flag = flags.FLAGS[name]
     value, text = re.match(r"(?:(\S+):\s)?(.*)", flag.help.split(";\n")[0], re.DOTALL).groups()
     notes = ["required"] * _is_required(name) + ["repeatable"] * isinstance(flag, flags.MultiFlag)
+    if any(name in names for names in _alternatives):
+        others = (" and ".join(f"--{other}" for other in names) for names in _alternatives if name not in names)
+        notes = [f"required without {' or '.join(others)}", *notes]
     if flag.default not in (None, []) and flag.default is not False and "efault" not in text:
         notes.append(f"default: {str(flag.default).removesuffix('.0')}")
     written = f"--{name}" if flag.boolean else f"--{name}={(value or 'VALUE').strip('<>')}"

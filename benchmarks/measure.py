@@ -25,15 +25,20 @@ def worker_environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
-def interleaved(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each piece of work; they take turns, so that a disturbance hits all, and warm up first."""
+def interleaved(
+    works: dict[str, Callable[[], Any]], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
+    """Return the median seconds of each piece of work; they take turns, so that a disturbance hits all, and warm up first.
+
+    clock: `time.process_time` for CPU time, of all threads together.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(1 + repeats):
         for name, work in works.items():
-            began = time.perf_counter()
+            began = clock()
             work()
             if turn:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(clock() - began)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 

@@ -12,8 +12,6 @@ Examples:
   # train on one database, test on another
   bin/prepare yaib --source=aki/eicu --test_source=aki/miiv \
     --output=eicu_miiv.h5
-  # keep all stays of a patient in one split
-  bin/prepare yaib --source=los/miiv --subjects=icustays.csv --output=los.h5
 
 Tasks: sepsis and aki have a label in each hour. mortality24 has one per stay, which belongs to the last hour; the other hours are
 unlabelled. los is the remaining hours in eight bins of a day each, the last of 168 hours and more, where YAIB caps it.

@@ -189,9 +189,9 @@ def rates(results: pathlib.Path) -> str:
             )
         elif "GiB" in row:
             body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
-        elif "resamples" in row:
-            what = f"{row[name]}, {row['hours']:,} hours of {row['stays']:,} stays, {row['resamples']} resamples"
-            body.append([what, f"{row['seconds']:.1f} s"])
+        elif "CPU seconds" in row:
+            what = f"{row[name]}, {row['hours']:,} hours of {row['stays']:,} stays"
+            body.append([what, f"{row['CPU seconds']:.1f} s of CPU time"])
         elif "hours/s" in row:
             body.append([row[name], f"{row['hours/s']:,.0f} hours per second"])
         elif "p99 ms" in row:
@@ -211,7 +211,7 @@ def sizes(results: pathlib.Path) -> str:
 
 def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of all measurements with the name of their benchmark."""
-    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "serve"):
+    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "ward", "serve"):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             yield from ((name, row) for row in files.read_json(path)["rows"])

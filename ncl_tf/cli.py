@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
+from ncl_tf import memory
 from ncl_tf.errors import InputError
 
 HELP_FLAGS = {"--help", "-help", "-h", "--helpfull"}
@@ -25,6 +26,7 @@ MOST_COLUMNS, COLUMN_OF_HELP = 100, 26
 
 installed_as = "bin/"  # what stands before a program's name; once installed, `bin/train` is `ncl_tf train`
 _groups: dict[str, int] = {}  # by heading, the number of flags defined before
+_alternatives: list[tuple[str, ...]] = []  # the flags of one of these are required
 
 
 def group(heading: str) -> None:
@@ -32,8 +34,20 @@ def group(heading: str) -> None:
     _groups[heading] = len(flags.FLAGS)
 
 
+def need_one_of(*alternatives: tuple[str, ...]) -> None:
+    """Require all flags of at least one of the alternatives."""
+    _alternatives.extend(alternatives)
+
+
 def run(main: Callable[..., None], operand: str | None = None) -> None:
     """Run `main` under absl, with the value of the operand if it has one; bad input exits with 1, Ctrl-C with 130."""
+    group("Memory")
+    flags.DEFINE_float(
+        "max_gigabytes",
+        None,
+        "NUMBER: Refuse a file that claims to hold more, before it is read. Default: the memory that the machine has.",
+        lower_bound=0,
+    )
     app.run(lambda rest: _guarded(main, *rest[1:]), flags_parser=functools.partial(_parse_flags, operand))
 
 
@@ -63,10 +77,15 @@ def named(text: str) -> str:
 
 def _guarded(main: Callable[..., None], *operands: str) -> int:
     logging.set_verbosity(logging.WARNING)
+    if flags.FLAGS.max_gigabytes is not None:
+        memory.most = flags.FLAGS.max_gigabytes * memory.GIGABYTE
     try:
         main(*operands)
     except InputError as error:
         print(f"error: {named(str(error))}", file=sys.stderr)
+        return 1
+    except MemoryError as error:
+        print(f"error: the memory of this machine is full ({error})", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -95,6 +114,9 @@ def _parse_flags(operand: str | None, arguments: list[str]) -> list[str]:
         _fail(_reworded(str(error)))
     if operand and len(rest) == 1:
         _fail(f"{_program()} needs {operand}", True)
+    if _alternatives and not any(all(flags.FLAGS[name].value for name in names) for names in _alternatives):
+        written = (" and ".join(_usage(name)[0] for name in names) for names in _alternatives)
+        _fail(f"{_program()} needs {', or '.join(written)}", True)
     if len(rest) > 1 + bool(operand):
         _fail(f"unexpected argument {rest[-1]!r}; flags are written --name=value")
     return rest
@@ -143,6 +165,9 @@ def _usage(name: str) -> tuple[str, str]:
     flag = flags.FLAGS[name]
     value, text = re.match(r"(?:(\S+):\s)?(.*)", flag.help.split(";\n")[0], re.DOTALL).groups()
     notes = ["required"] * _is_required(name) + ["repeatable"] * isinstance(flag, flags.MultiFlag)
+    if any(name in names for names in _alternatives):
+        others = (" and ".join(f"--{other}" for other in names) for names in _alternatives if name not in names)
+        notes = [f"required without {' or '.join(others)}", *notes]
     if flag.default not in (None, []) and flag.default is not False and "efault" not in text:
         notes.append(f"default: {str(flag.default).removesuffix('.0')}")
     written = f"--{name}" if flag.boolean else f"--{name}={(value or 'VALUE').strip('<>')}"

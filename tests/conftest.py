@@ -10,6 +10,7 @@ import fcntl
 import os
 import pathlib
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import pytest
 
 from ncl_tf.data.cohort import write_cohort
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.raw_file import write_raw_file
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
@@ -105,6 +107,20 @@ def observed_cohort(ward: pathlib.Path, made_once: Callable[..., pathlib.Path]) 
         write_cohort(path, dataset, stays, random_split(stays.ever_positive(), seed=0), checksum)
 
     return made_once("observed.h5", make)
+
+
+@pytest.fixture(scope="session")
+def raw_ward_cohort(
+    ward: pathlib.Path, observed_cohort: pathlib.Path, made_once: Callable[..., pathlib.Path]
+) -> pathlib.Path:
+    """A copy of `observed_cohort` with its raw rows beside it."""
+
+    def make(path: pathlib.Path) -> None:
+        stays = physionet2019.read_stays([ward])[0]
+        shutil.copy(observed_cohort, path)
+        write_raw_file(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0))
+
+    return made_once("with_raw_rows.h5", make)
 
 
 @pytest.fixture(scope="session")

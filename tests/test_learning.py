@@ -11,8 +11,8 @@ from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
-from ncl_tf.evaluation.evaluate import load_run
 from ncl_tf.evaluation.heads import LabelledSamples, embedder, fit, predictor
+from ncl_tf.evaluation.subject import load_run
 from ncl_tf.networks.heads import Head, class_weights
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.training import config, trainer
@@ -37,7 +37,8 @@ def test_quickstart_learns(seed, size, params, tmp_path):
 
     assert reports(tmp_path / "run")[-1]["val_accuracy"] >= 100 / config.macro("queue_size")
 
-    _, cohort, model = load_run(tmp_path / "run", None, ())
+    subject = load_run(tmp_path / "run")
+    cohort, model = subject.cohort, subject.model
     embed = embedder(model.encoder)
     splits = ("train", "val", "test")
     representations = {split: embed(Windows(cohort[split], model.encoder.history)) for split in splits}

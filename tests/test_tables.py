@@ -123,9 +123,9 @@ def test_measurements_are_those_of_the_benchmarks() -> None:
     assert not re.search(r"nan|None", made("benchmarks") + made("rates") + made("sizes"))
 
 
-def test_metrics_with_their_intervals_are_a_line_of_rates(tmp_path: pathlib.Path) -> None:
-    row = {"evaluate": "all metrics", "hours": 312078, "stays": 8066, "resamples": 200, "seconds": 3.14}
+def test_metrics_of_a_ward_are_a_line_of_rates(tmp_path: pathlib.Path) -> None:
+    row = {"ward": "all metrics", "hours": 312078, "stays": 8066, "CPU seconds": 3.14}
     content = {"rows": [row], "machine": {"cores": 2, "processor": "X"}}
-    (tmp_path / "benchmark_evaluate.json").write_text(json.dumps(content))
-    assert "| all metrics, 312,078 hours of 8,066 stays, 200 resamples | 3.1 s |" in made("rates", tmp_path)
+    (tmp_path / "benchmark_ward.json").write_text(json.dumps(content))
+    assert "| all metrics, 312,078 hours of 8,066 stays | 3.1 s of CPU time |" in made("rates", tmp_path)
     assert "all metrics" not in made("benchmarks", tmp_path)

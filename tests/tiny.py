@@ -9,6 +9,7 @@ import tensorflow as tf
 from ncl_tf import runs
 from ncl_tf.evaluation import evaluate as evaluation
 from ncl_tf.evaluation.settings import EvaluationSettings
+from ncl_tf.evaluation.subject import load_run
 from ncl_tf.serving.export import export_classifier, export_encoder
 from ncl_tf.training import config, trainer
 
@@ -31,8 +32,8 @@ def evaluate(
     run_dir: pathlib.Path, cohort=None, gin_params=(), overwrite=False, psv=None, meds=None, **settings
 ) -> dict:
     """Evaluate a run as bin/evaluate does: evaluate(run_dir, head="linear", labels=0.5)."""
-    asked = EvaluationSettings(**settings)
-    return evaluation.evaluate(run_dir, asked, cohort, gin_params, overwrite, psv, meds, export=export_classifier)
+    asked, subject = EvaluationSettings(**settings), load_run(run_dir, cohort, gin_params)
+    return evaluation.evaluate(subject, asked, overwrite, psv, meds, export=export_classifier)
 
 
 @contextlib.contextmanager

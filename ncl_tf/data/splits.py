@@ -69,9 +69,30 @@ def check_subjects(split: Split, names: np.ndarray, subjects: np.ndarray) -> Non
                 )
 
 
+def check_hospitals(names: np.ndarray) -> None:
+    """Refuse stays [stays] of PhysioNet 2019 that are all of one hospital."""
+    of_sets = [int(stays.sum()) for stays in _sets(names)]
+    if not all(of_sets):
+        raise InputError(
+            f"a split by hospital must have stays of set A and of set B, got {of_sets[0]} and {of_sets[1]}. Pass both sets as "
+            "--source, or --split=random"
+        )
+
+
+def hospital_split(names: np.ndarray, ever_septic: np.ndarray, test_hospital: str, seed: int) -> Split:
+    """Split the stays of PhysioNet 2019 by hospital: "A" or "B" tests, the other trains and validates."""
+    check_hospitals(names)
+    return split_around(ever_septic, _sets(names)["AB".index(test_hospital)], seed)
+
+
+def _sets(names: np.ndarray) -> list[np.ndarray]:
+    """Find the stays of the training sets A and B of PhysioNet 2019, each [stays] bool."""
+    return [np.char.startswith(names.astype(str), prefix) for prefix in HOSPITALS["physionet2019"]]
+
+
 def check_published(names: np.ndarray) -> None:
     """Refuse stays [stays] other than those that the published split of PhysioNet 2019 is defined on."""
-    a, b = (int(np.char.startswith(names.astype(str), prefix).sum()) for prefix in HOSPITALS["physionet2019"])
+    a, b = (int(stays.sum()) for stays in _sets(names))
     if (a, b, len(names)) != (20336, 20000, 40336):
         raise InputError(
             f"the published split is defined on the 20336 stays of set A and the 20000 of set B together; got "

@@ -15,13 +15,21 @@ from ncl_tf.errors import InputError
 from ncl_tf.evaluation import metrics
 from ncl_tf.evaluation.heads import LabelledSamples, Progress, embedder, fit, no_progress, predictor
 from ncl_tf.evaluation.risk import HourScores
+from ncl_tf.evaluation.trees import TreeInputs, Trees, fit_trees
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head
 from ncl_tf.runs import TrainingFolder
 from ncl_tf.training.early_stopping import SeparateEpochs
 from ncl_tf.training.loop import FitResult, OnReport
-from ncl_tf.training.protocol import Protocol, check_classes, labelled_rows, labelled_training, limited_batch
+from ncl_tf.training.protocol import (
+    Protocol,
+    TreeProtocol,
+    check_classes,
+    labelled_rows,
+    labelled_training,
+    limited_batch,
+)
 
 
 @dataclasses.dataclass
@@ -29,12 +37,12 @@ class TrainedClassifier:
     """A classifier that was trained and chosen, and how.
 
     Attributes:
-        classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone.
+        classifier: windows [B, T, C] -> probabilities [B, K]; for raw features, the head alone; or trees, on their features.
         fitted: how the training went.
         predict: split -> class probabilities of all its hours, labelled or not, [hours, K]; computed once.
     """
 
-    classifier: keras.Model
+    classifier: keras.Model | Trees
     fitted: FitResult
     predict: Callable[[str], np.ndarray]
 
@@ -46,6 +54,7 @@ class Evaluator:
     """Trains classifiers for one task of a cohort.
 
     Args:
+        protocol: the constants of networks, or those of trees.
         seed: of weights and order of samples.
         labels: fraction of the training stays whose labels are used, chosen by `label_seed`.
         folder: keeps checkpoints of the training and resumes from them; None: nothing is kept.
@@ -57,7 +66,7 @@ class Evaluator:
         self,
         cohort: Cohort,
         task: str,
-        protocol: Protocol,
+        protocol: Protocol | TreeProtocol,
         seed: int,
         labels: float = 1.0,
         label_seed: int = 0,
@@ -69,7 +78,7 @@ class Evaluator:
         self.folder, self.on_report = folder, on_report
         self.position, self.task = cohort.task(task)
         self.training_rows, self.weights = labelled_training(cohort, task, protocol, labels, label_seed)
-        self.batch_size = limited_batch(protocol, labels)
+        self.labels = labels
 
     def frozen(self, encoder: Encoder, head: str) -> TrainedClassifier:
         """Train a head on the frozen encoder, on embeddings that are computed once."""
@@ -92,6 +101,15 @@ class Evaluator:
             return TrainedClassifier(made, fitted, lambda split: self._predict(made, self.cohort[split].data))
         flat = keras.Sequential([keras.layers.Flatten(), Head(head, self.task.classes)], name="flat")
         return self._fit_on_windows(flat, history, self.protocol.rates[head])
+
+    def trees(self, features: str, encoder: Encoder | None) -> TrainedClassifier:
+        """Train gradient-boosted trees on features of the encoder, of raw rows, or of both."""
+        inputs = TreeInputs(self.cohort, features, encoder, self.progress)
+        labelled = {split: self._labelled(split) for split in ("train", "val")}
+        classes = {split: self.cohort[split].classes[rows, self.position] for split, rows in labelled.items()}
+        samples = [(inputs(split)[rows], classes[split]) for split, rows in labelled.items()]
+        trees, fitted = fit_trees(*samples, self.weights, self.protocol, self.seed, self.on_report)
+        return TrainedClassifier(trees, fitted, lambda split: trees(inputs(split)))
 
     def fine_tuned(self, encoder: Encoder, head: str) -> TrainedClassifier:
         """Train a new head and the encoder together."""
@@ -195,6 +213,7 @@ class Evaluator:
     def _fit(
         self, classifier: keras.Model, samples: list[LabelledSamples], rate: float, max_minutes: float | None = None
     ) -> FitResult:
-        plan = SeparateEpochs(rate, self.batch_size, self.protocol.patience, self.protocol.max_epochs)
+        batch_size = limited_batch(self.protocol, self.labels)
+        plan = SeparateEpochs(rate, batch_size, self.protocol.patience, self.protocol.max_epochs)
         kept = {"folder": self.folder, "on_report": self.on_report, "progress": self.progress}
         return fit(classifier, *samples, self.weights, plan, self.seed, max_minutes, **kept)

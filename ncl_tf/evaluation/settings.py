@@ -11,7 +11,10 @@ from ncl_tf.evaluation.events import SILENCE
 from ncl_tf.networks import HEADS
 
 OF_ALARMS = ("silence", "horizon", "alarms_per_day")  # what is asked once a classifier is trained
-FEATURES = ("representation", "last_hour", "window")
+TREES = "trees"  # a head that is no network
+RAW_FEATURES = ("last_hour", "window", "engineered")  # those without an encoder
+FEATURES = ("representation", *RAW_FEATURES, "representation+last_hour", "representation+engineered")
+OF_NETWORKS = ("representation", "last_hour", "window")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,8 +23,8 @@ class EvaluationSettings:
 
     Attributes:
         task: name of the task; None: the cohort's first, or that of an End-to-End run.
-        head: 'linear' or 'mlp'; None: 'mlp', or that of an End-to-End run.
-        features: 'representation', or as sanity baselines the raw 'last_hour' or 'window'.
+        head: 'linear', 'mlp' or 'trees'; None: 'mlp', or that of an End-to-End run.
+        features: 'representation', or without the encoder 'last_hour' or 'window'; of trees, `FEATURES`.
         fine_tune: train the encoder, too.
         labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
         split: which split to report on.
@@ -44,12 +47,21 @@ class EvaluationSettings:
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
-            ("head", self.head, (None, *HEADS)),
+            ("head", self.head, (None, *HEADS, TREES)),
             ("features", self.features, FEATURES),
             ("split", self.split, SPLITS),
         ):
             if value not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(filter(None, allowed))}, got {value!r}")
+        if self.head != TREES and self.features not in OF_NETWORKS:
+            raise InputError(
+                f"features must be one of {', '.join(OF_NETWORKS)} for head {self.head or 'mlp'}, got {self.features!r}, which "
+                "is for trees"
+            )
+        if self.fine_tune and self.head == TREES:
+            raise InputError(
+                "with fine_tune, head must be linear or mlp, got 'trees', which give the encoder no gradients"
+            )
         if self.fine_tune and self.features != "representation":
             raise InputError(
                 f"with fine_tune, features must be representation, got {self.features!r}, which have no encoder"
@@ -61,6 +73,11 @@ class EvaluationSettings:
                 raise InputError(f"{name} must be 0 or more hours, got {hours}")
         if self.alarms_per_day is not None and not 0 < self.alarms_per_day < math.inf:
             raise InputError(f"alarms_per_day must be a number above 0, got {self.alarms_per_day}")
+
+    @property
+    def needs_encoder(self) -> bool:
+        """Whether the features are, at least in part, of an encoder."""
+        return self.features not in RAW_FEATURES
 
     @property
     def name(self) -> str:

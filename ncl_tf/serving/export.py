@@ -10,6 +10,7 @@ import shutil
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
@@ -30,7 +31,7 @@ def export_encoder(
     """Write an encoder with the function `embed`; for the arguments see `ncl_tf.serving.card.make_card`."""
     functions = EncoderFunctions(encoder, len(cohort.columns))
     card = make_card(cohort, encoder.history, list(functions.signatures), config, run, None)
-    _write(folder, functions, [encoder], card)
+    _write(folder, functions, encoder.variables, card)
 
 
 def export_classifier(
@@ -46,18 +47,27 @@ def export_classifier(
     functions = ClassifierFunctions(classifier, len(cohort.columns), raw, calibrator)
     history, names = classifier.encoder.history, list(functions.signatures)
     card = make_card(cohort, history, names, evaluation["config"], run, evaluation)
-    _write(folder, functions, [classifier, *([raw] if raw else [])], card)
+    _write(folder, functions, [*classifier.variables, *(raw.variables if raw else [])], card)
 
 
-def _write(folder: pathlib.Path, functions: EncoderFunctions, tracked: list, card: dict[str, Any]) -> None:
+class _Saved(tf.Module):
+    """What a SavedModel holds: its functions, by their names, and once each the `variables` that they use."""
+
+    variables = None  # a list, as in the exports of earlier versions
+
+
+def _write(folder: pathlib.Path, functions: EncoderFunctions, variables: list, card: dict[str, Any]) -> None:
     """Write the folder, which appears when it is complete."""
-    archive = keras.export.ExportArchive()
-    for part in tracked:
-        archive.track(part)
-    for name, specs in functions.signatures.items():
-        archive.add_endpoint(name, getattr(functions, name), specs)
+    saved = _Saved()
+    saved.variables = [variable.value if isinstance(variable, keras.Variable) else variable for variable in variables]
+    for name, specs in functions.signatures.items():  # a function that calls another one calls its graph, saved once
+        setattr(functions, name, tf.function(getattr(functions, name), specs, autograph=False))
+    signatures = {name: getattr(functions, name) for name in functions.signatures}
+    for name, function in signatures.items():
+        setattr(saved, name, function)
+    signatures["serving_default"] = next(iter(signatures.values()))
     with files.atomic_folder(folder) as new:
-        archive.write_out(new / VERSION, verbose=False)
+        tf.saved_model.save(saved, new / VERSION, signatures)
         files.write_json(new / "model.json", card)
         files.write_text(new / "model_card.md", model_card(card))
 

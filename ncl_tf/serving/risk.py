@@ -27,6 +27,6 @@ def _points(calibrator: Calibrator) -> tuple[tuple[float, ...], tuple[float, ...
 def _interpolated(x: tf.Tensor, breakpoints: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Interpolate linearly between breakpoints [P], with constant values beyond the first and the last; x: [B]."""
     x = tf.clip_by_value(x, breakpoints[0], breakpoints[-1])
-    right = tf.clip_by_value(tf.searchsorted(breakpoints, x), 1, len(breakpoints) - 1)
+    right = tf.clip_by_value(tf.searchsorted(breakpoints, x), 1, tf.size(breakpoints) - 1)
     (x0, x1), (y0, y1) = ((tf.gather(table, right - 1), tf.gather(table, right)) for table in (breakpoints, values))
     return y0 + (y1 - y0) * ((x - x0) / (x1 - x0))

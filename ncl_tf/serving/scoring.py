@@ -70,7 +70,7 @@ class ClassifierFunctions(EncoderFunctions):
 
     def predict(self, windows: tf.Tensor) -> Outputs:
         """Classify prepared windows [B, T, C]: probabilities [B, K]."""
-        return self._outputs(self.classifier(windows))
+        return self._outputs(self.classifier.head(self.embed(windows)["representations"]))
 
     def score_stay(self, values: tf.Tensor, static: tf.Tensor) -> Outputs:
         """Score every hour of one stay: raw values [N, D], NaN where not measured -> probabilities [N, K].
@@ -114,7 +114,7 @@ class ClassifierFunctions(EncoderFunctions):
         self.raw.check(row, state[:, -1])
         filled = tf.where(tf.math.is_nan(row), state[:, -1], row)
         rows = tf.concat([state, filled[:, None]], axis=1)
-        return self._outputs(self.classifier(self.raw.prepare(rows))) | {"state": rows[:, 1:]}
+        return self.predict(self.raw.prepare(rows)) | {"state": rows[:, 1:]}
 
     def _outputs(self, probabilities: tf.Tensor) -> Outputs:
         if self.calibrator is None:

@@ -30,7 +30,7 @@ from ncl_tf.objective.fast.losses import FastObjective
 from ncl_tf.objective.losses import Objective
 from ncl_tf.objective.neighborhoods import Neighborhood, compares_labels
 from ncl_tf.training.early_stopping import EarlyStopping
-from ncl_tf.training.protocol import Protocol, labelled_training, limited_batch
+from ncl_tf.training.protocol import Protocol, TreeProtocol, labelled_training, limited_batch
 
 
 def typed(function: Callable) -> Callable:
@@ -242,6 +242,13 @@ def protocol(
     """Make the protocol by which representations are evaluated; see `ncl_tf.training.protocol.Protocol`."""
     rates = {"linear": linear_rate, "mlp": mlp_rate}
     return Protocol(rates, fine_tune_rate, balanced, batch_size, patience, max_epochs, max_minutes)
+
+
+@gin.configurable
+@typed
+def trees(max_iterations: int = 160, rate: float = 0.08, leaves: int = 31, balanced: bool = True) -> TreeProtocol:
+    """Make the constants of gradient-boosted trees; see `ncl_tf.training.protocol.TreeProtocol`."""
+    return TreeProtocol(max_iterations, rate, leaves, balanced)
 
 
 def fast_or_readable(fast: bool) -> tuple[type[Encoder], type[Objective]]:

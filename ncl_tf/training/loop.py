@@ -15,6 +15,7 @@ from ncl_tf.training.early_stopping import Best, EarlyStopping
 from ncl_tf.training.schedules import FixedSteps
 
 Report = dict[str, float]
+OF_CURVE = ("loss", "val_loss", "val_auprc", "val_kappa")
 OnReport = Callable[[int, Report], None]  # takes the step and what was reported after it
 
 
@@ -53,8 +54,8 @@ class FitResult:
 
     @property
     def curve(self) -> list[Report]:
-        """Training and validation loss of each epoch."""
-        return [{name: report[name] for name in ("loss", "val_loss")} for report in self.reports]
+        """Training and validation loss of each epoch; of trees, what their number is chosen by after each iteration."""
+        return [{name: report[name] for name in OF_CURVE if name in report} for report in self.reports]
 
     @property
     def result(self) -> Report:

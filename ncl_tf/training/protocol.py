@@ -43,6 +43,30 @@ class Protocol:
                 raise InputError(f"protocol.{name} must be above 0, got {rate}")
 
 
+@dataclasses.dataclass(frozen=True)
+class TreeProtocol:
+    """The constants by which gradient-boosted trees are trained.
+
+    Attributes:
+        max_iterations: upper limit of iterations; how many are used is chosen on validation data.
+        rate: learning rate, by which the trees of each iteration are shrunk.
+        leaves: upper limit of the leaves of a tree.
+        balanced: weights of 0.5/(1 - p) and 0.5/p for the classes of a binary task, p the training prevalence.
+    """
+
+    max_iterations: int
+    rate: float
+    leaves: int
+    balanced: bool
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("max_iterations", 1), ("leaves", 2)):
+            if not (value := getattr(self, name)) >= lowest:
+                raise InputError(f"trees.{name} must be {lowest} or more, got {value}")
+        if not self.rate > 0:
+            raise InputError(f"trees.rate must be above 0, got {self.rate}")
+
+
 def limited_stays(split: SplitData, task: int, fraction: float, seed: int, binary: bool = True) -> np.ndarray:
     """Choose a fraction of the stays, of a binary task the same fraction of those with and without a positive hour.
 
@@ -80,7 +104,7 @@ def labelled_rows(split: SplitData, task: int, stays: np.ndarray | None = None) 
 
 
 def labelled_training(
-    cohort: Cohort, task: str, protocol: Protocol, labels: float = 1.0, label_seed: int = 0
+    cohort: Cohort, task: str, protocol: Protocol | TreeProtocol, labels: float = 1.0, label_seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows [H] of the training split to learn a task from, and the weight of each class in the loss [K].
 

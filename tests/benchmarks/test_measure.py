@@ -33,9 +33,9 @@ def test_a_process_that_ends_is_reported(monkeypatch):
 
 
 def test_bin_benchmark_finds_its_functions_and_their_work():
-    names = {"data": data, "mimic3": mimic3, "evaluate": heads, "serve": serve}
+    names = {"data": data, "mimic3": mimic3, "evaluate": heads, "ward": ward, "serve": serve}
     names |= dict.fromkeys(("encoder", "objective", "step", "embed"), models)
-    assert all(callable(getattr(module, name)) for name, module in [*names.items(), ("ward", ward)])
+    assert all(callable(getattr(module, name)) for name, module in names.items())
     works = ("forward", "backward", "embedding", "value_and_gradient", "training_step")
     assert all(callable(getattr(models, work)) for work in works)
 
@@ -51,7 +51,7 @@ def test_all_work_on_models_can_be_done(form, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["data", "evaluate", "serve"])
+@pytest.mark.parametrize("name", ["data", "evaluate", "ward", "serve"])
 def test_benchmarks_with_data_run_on_a_simulated_ward(name, tmp_path, run):
     done = run("bin/benchmark", name, f"--output={tmp_path}")
     assert done.returncode == 0, done.stderr

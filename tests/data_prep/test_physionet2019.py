@@ -9,6 +9,7 @@ import zipfile
 
 import h5py
 import numpy as np
+import pytest
 
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.datasets import PHYSIONET2019
@@ -140,6 +141,62 @@ def test_the_papers_counts(physionet2019_cohort):
         firsts = train[file["patient_windows/train"][:, 0], 3:5]
         np.testing.assert_allclose(firsts.mean(axis=0, dtype=float), 0, atol=1e-4)
         np.testing.assert_allclose(firsts.std(axis=0, dtype=float), 1, atol=1e-4)
+
+
+def rows_of(path: pathlib.Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.open(), delimiter="|"))
+
+
+def is_septic(path: pathlib.Path) -> bool:
+    return any(row["SepsisLabel"] == "1" for row in rows_of(path))
+
+
+@pytest.fixture
+def two_hospitals(ward, tmp_path) -> pathlib.Path:
+    """The ward, half of whose septic and of whose other stays are now named as those of hospital B are."""
+    folder = tmp_path / "hospitals"
+    folder.mkdir()
+    for number, file in enumerate(sorted(ward.glob("*.psv"), key=is_septic)):
+        name = f"p1{file.name[2:]}" if number % 2 else file.name
+        (folder / name).write_bytes(file.read_bytes())
+    return folder
+
+
+def test_one_hospital_trains_and_the_other_tests(two_hospitals, run, tmp_path):
+    """By the names of files alone: all of one test, 80 / 20 % of the other come before, and they alone scale."""
+    of = {hospital: sorted(two_hospitals.glob(f"p{digit}*.psv")) for digit, hospital in enumerate("AB")}
+    trained = {}
+    for name, test, flags in [("b", "B", []), ("a", "A", ["--test_hospital=A"]), ("seed", "B", ["--seed=3"])]:
+        output = tmp_path / f"{name}.h5"
+        flags += [f"--source={two_hospitals}", "--split=hospital", f"--output={output}"]
+        result = run("bin/prepare", "physionet2019", *flags)
+        assert result.returncode == 0, result.stderr
+        cohort = Cohort(output)
+        assert cohort["test"].stay_names.tolist() == [file.stem for file in of[test]]
+        parts = [cohort[split].stay_names.tolist() for split in ("train", "val")]
+        assert sorted(parts[0] + parts[1]) == [file.stem for file in of["AB".replace(test, "")]]
+        assert [len(part) for part in parts] == [28, 8]
+        rates = [float(row["HR"]) for name in parts[0] for row in rows_of(two_hospitals / f"{name}.psv")]
+        assert cohort.channel_statistics["HR"]["measured"] == pytest.approx(np.mean(~np.isnan(rates)))
+        trained[name] = parts[0]
+    assert trained["b"] != trained["seed"]
+
+
+def test_hospitals_that_cannot_be_split(two_hospitals, ward, run, tmp_path):
+    for flags, named in [
+        ([f"--source={ward}", "--split=hospital"], "stays of set A and of set B, got 72 and 0"),
+        ([f"--source={ward}", "--split=random", "--test_hospital=A"], "requires --split=hospital, got --split=random"),
+        ([f"--source={two_hospitals}", "--split=hospital", "--test_hospital=C"], "must be one of A, B, got 'C'"),
+    ]:
+        result = run("bin/prepare", "physionet2019", f"--output={tmp_path / 'cohort.h5'}", *flags)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert named in result.stderr
+        assert not (tmp_path / "cohort.h5").exists()
+    for path in list(two_hospitals.glob("p0*.psv"))[20:]:
+        path.unlink()
+    flags = [f"--source={two_hospitals}", "--split=hospital", f"--output={tmp_path / 'cohort.h5'}"]
+    result = run("bin/prepare", "physionet2019", *flags)
+    assert result.returncode == 1 and "at least 25 stays to train and validate" in result.stderr
 
 
 def test_many_stays_are_read_in_chunks(ward, monkeypatch):

@@ -20,7 +20,7 @@ from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.sources.meds import read_meds
 from ncl_tf.data.sources.meds_schema import read_meds_schema
 from ncl_tf.data.windows import Windows
-from ncl_tf.evaluation.evaluate import load_run
+from ncl_tf.evaluation.subject import load_run
 from refusals import refused
 from tiny import evaluate
 from trainings import contents, record, reports
@@ -188,8 +188,8 @@ def test_end_to_end_is_scored_as_it_is(end_to_end, ward_cohort):
     assert (result["name"], result["best_epoch"]) == ("sepsis-linear", record(end_to_end)["best_epoch"])
     assert [epoch["val_loss"] for epoch in result["curve"]] == [line["val_loss"] for line in reports(end_to_end)]
     assert contents(end_to_end).items() >= before.items()
-    _, cohort, model = load_run(end_to_end, None, ())
-    expected = model(Windows(cohort["test"], 48).gather(tf.range(60))["window"])[:, 1]
+    subject = load_run(end_to_end)
+    expected = subject.model(Windows(subject.cohort["test"], 48).gather(tf.range(60))["window"])[:, 1]
     np.testing.assert_allclose(predictions(end_to_end, "sepsis-linear")["probability_1"][:60], expected, atol=1e-5)
     own = representations(end_to_end / "encoder", ward_cohort)
     np.testing.assert_allclose(representations(end_to_end / LINEAR, ward_cohort), own, atol=1e-6)
@@ -218,7 +218,7 @@ def test_nothing_leaks_from_the_test_split(ncl_w, linear, end_to_end, train_end_
     with h5py.File(other, "r+") as file:
         for name in ("data/test", "labels/test"):
             file[name][:] = random.permutation(file[name][:])
-        file["data/test"][::3] *= 100
+        file["data/test"][::3, Cohort(ward_cohort).static_columns :] *= 100
     twins = adopted(ncl_w, other, tmp_path / "ncl_w"), train_end_to_end(other)
     for run_dir, twin in zip((ncl_w, end_to_end), twins, strict=True):
         first = linear if run_dir == ncl_w else evaluate(run_dir, overwrite=True)

@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.evaluation.evaluate import load_run
+from ncl_tf.evaluation.subject import load_run
 from refusals import refused
 from tiny import evaluate
 from trainings import checkpoints, contents, record
@@ -37,7 +37,7 @@ def test_other_cohorts_are_refused_and_a_moved_one_is_taken(ncl_w, ward_cohort, 
     with refused("gone.h5: no such file", "--cohort"):
         evaluate(elsewhere)
     copy = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
-    assert load_run(ncl_w, str(copy), ())[1].path == copy
+    assert load_run(ncl_w, str(copy)).cohort.path == copy
     with h5py.File(copy, "r+") as file:
         file["labels/test"][0] = 1 - file["labels/test"][0]
     with refused(copy, checksum, Cohort(copy).checksum):
@@ -56,8 +56,22 @@ def test_a_cohort_with_other_columns_is_refused_by_their_names(ncl_w, observed_c
         ({"labels": 0.0}, "above 0, up to 1, got 0.0"),
         ({"labels": 1.5}, "above 0, up to 1, got 1.5"),
         ({"labels": 0.05}, "got 0.05 of the"),
-        ({"head": "deep"}, "linear, mlp, got 'deep'"),
-        ({"features": "all"}, "representation, last_hour, window, got 'all'"),
+        ({"head": "deep"}, "linear, mlp, trees, got 'deep'"),
+        ({"features": "all"}, "one of representation, last_hour, window, engineered & got 'all'"),
+        (
+            {"features": "engineered"},
+            "representation, last_hour, window for head mlp, got 'engineered', which is for trees",
+        ),
+        ({"head": "trees", "fine_tune": True}, "with fine_tune, head must be linear or mlp, got 'trees'"),
+        ({"head": "trees", "gin_params": ("protocol.patience = 5",)}, "'protocol.patience = 5' & trees alone"),
+        ({"gin_params": ("trees.rate = 0.1",)}, "'trees.rate = 0.1' & protocol alone"),
+        ({"head": "trees", "gin_params": ("trees.rate = 0.0",)}, "trees.rate must be above 0, got 0.0"),
+        (
+            {"head": "trees", "gin_params": ("trees.max_iterations = 0",)},
+            "trees.max_iterations must be 1 or more, got 0",
+        ),
+        ({"head": "trees", "gin_params": ("trees.leaves = 1",)}, "trees.leaves must be 2 or more, got 1"),
+        ({"head": "trees", "features": "last_hour"}, "ward.raw.h5: no such file & --keep_raw"),
         ({"fine_tune": True, "features": "window"}, "features must be representation, got 'window'"),
         ({"labels": 0.5, "label_seed": -1}, "label_seed must be 0 or more, got -1"),
         ({"silence": -1}, "silence must be 0 or more hours, got -1"),

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ncl_tf import runs
 from ncl_tf.evaluation.evaluate import EvaluationSettings, evaluate
+from ncl_tf.evaluation.subject import load_run
 from ncl_tf.paper import tables
 from ncl_tf.paper.plan import Plan
 from ncl_tf.serving.export import export_classifier, export_encoder
@@ -30,8 +31,8 @@ def trained_run(ward_cohort: pathlib.Path, made_once: Callable[..., pathlib.Path
         tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
         config.configure(*([value for name, value in flags if name == kind] for kind in ("gin_file", "gin_param")))
         trainer.train(runs.Run(training.run_dir), export=export_encoder)
-        evaluate(training.run_dir, EvaluationSettings("sepsis", "mlp", split="val"))
-        evaluate(training.run_dir, EvaluationSettings("sepsis", "mlp"), export=export_classifier)
+        evaluate(load_run(training.run_dir), EvaluationSettings("sepsis", "mlp", split="val"))
+        evaluate(load_run(training.run_dir), EvaluationSettings("sepsis", "mlp"), export=export_classifier)
         gin.clear_config()
         tf.config.run_functions_eagerly(False)
 

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 import ncl_tf
 from benchmarks.serve import export_untrained
@@ -94,6 +95,27 @@ def test_a_copy_outlives_its_run_bit_for_bit(exported, model, raw_stay, tmp_path
     _, rows = raw_stay
     copied = ncl_tf.load(tmp_path / "one")
     np.testing.assert_array_equal(copied.score(rows[:, 5:], rows[0, :5]), model.score(rows[:, 5:], rows[0, :5]))
+
+
+def test_nothing_is_saved_twice(ward_cohort, tmp_path):
+    """Neither a variable nor the graph of a function that another one calls."""
+    export_untrained(tmp_path, Cohort(ward_cohort), filters=8, dilations=(1, 24))
+    reader = tf.train.load_checkpoint(tmp_path / "1/variables/variables")
+    shapes = reader.get_variable_to_shape_map()
+    saved = sum(np.prod(shape, dtype=int) for name, shape in shapes.items() if not name.startswith("_"))
+    filters, columns, static, size, head = 8, 35, 5, 64, 64
+    blocks = [2 * inputs * filters + 2 * filters * filters + 2 * 3 * filters for inputs in (columns, filters)]
+    encoder = sum(blocks) + (columns + 1) * filters + (filters + static + 1) * size + 2 * size
+    assert saved == encoder + (size + 1) * head + 2 * head + (head + 1) * 2 + 2 * 40  # mean and scale of 40 columns
+    content = saved_model_pb2.SavedModel.FromString((tmp_path / "1/saved_model.pb").read_bytes())
+    calls = {}
+    for function in content.meta_graphs[0].graph_def.library.function:
+        if own := re.match(r"__inference_(embed|predict|score_\w+)_\d+$", function.signature.name):
+            called = " ".join(node.attr["f"].func.name for node in function.node_def)
+            assert own[1] not in calls
+            calls[own[1]] = re.findall(r"__inference_(embed|predict|score_\w+)_\d+", called)
+    alone = {"embed": [], "score_stays": []}
+    assert calls == alone | {"predict": ["embed"], "score_next": ["predict"], "score_stay": ["score_stays"]}
 
 
 def test_which_export_of_a_run(exported, tmp_path):

@@ -181,7 +181,7 @@ def rates(results: pathlib.Path) -> str:
     for name, row in _measured(results):
         if name == "mimic3":
             what = f"prepare MIMIC-III, {row['mimic3']}, {row['rows']:,} rows of events"
-            body.append([what, f"{row['seconds']:,.0f} s, {row['GiB']:.1f} GiB"])
+            body.append([what, f"{row['seconds']:,.0f} s, {row['CPU s']:,.0f} s of CPU time, {row['GiB']:.1f} GiB"])
         elif "events/s" in row:
             what = f"{row['data']}, {row['events']:,} events"
             body.append(

@@ -15,6 +15,7 @@ from processes import ROOT, flags_of
 PROGRAMS = sorted(path.name for path in (ROOT / "bin").iterdir() if path.is_file() and not path.suffix)
 SOURCES = sorted(path.stem for path in (ROOT / "data_prep").glob("*.py") if "cli.run(" in path.read_text())
 COMMANDS = [*PROGRAMS, *(f"prepare {source}" for source in SOURCES)]
+SLOW = {"tensorflow", "keras", "sklearn", "pandas", "scipy", "matplotlib", "ray"}  # to import, in part for seconds
 ABSL = ("helpfull", "alsologtostderr", "flagfile", "pdb")
 
 
@@ -24,6 +25,13 @@ def answer(command: str, columns: int = 80) -> subprocess.CompletedProcess:
     program, *rest = command.split()
     line = [sys.executable, f"bin/{program}", *rest]
     return subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def imported(done: subprocess.CompletedProcess) -> set[str]:
+    """The packages that an answer's program has imported."""
+    found = set(re.findall(r"^import time:.*\|\s+(\w+)", done.stderr, re.MULTILINE))
+    assert "absl" in found
+    return found
 
 
 def shown(text: str, flag: str) -> int:
@@ -44,7 +52,7 @@ def test_help_ends_quietly_where_its_reader_has_left(program: str) -> None:
 def test_help_has_a_description_three_examples_and_all_flags_in_groups(command: str) -> None:
     done = answer(f"{command} --help")
     assert done.returncode == 0
-    assert not re.search(r"\b(tensorflow|matplotlib)\b", done.stderr)  # among the imports: they take seconds
+    assert SLOW & imported(done) == set()
     description, rest = done.stdout.split("\n\nExamples:\n")
     examples, *blocks = rest.split("\n\n")
     assert 20 < len(description.split()) < 90
@@ -88,6 +96,41 @@ def test_without_arguments_a_program_shows_what_to_do_next(command: str) -> None
     assert len(commands) == 2
     needed = re.findall(r"^  --(\w+).*(?:\n {10}.*)*?\(required", answer(f"{command} --help").stdout, re.MULTILINE)
     assert re.findall(r"--(\w+)", message[0]) == needed
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("train --gin_file=gin/paper/physionet2019/nlc_w.gin", "nlc_w.gin & gin/paper/physionet2019/ncl_w.gin"),
+        ("evaluate --run_dir=nowhere", "nowhere: no such folder"),
+        ("evaluate --run_dir=docs", "docs & run.json"),
+        ("evaluate --run_dir=nowhere --head=big", "head & linear, mlp & 'big'"),
+        ("export --run_dir=nowhere --output=x", "nowhere: no such folder"),
+        ("predict --model=nowhere --input=x --output=x", "nowhere: not an exported model"),
+        ("report --runs=nowhere --output=x.html", "nowhere: no such folder"),
+        ("figures --figure=tsme --output=x", "--figure & tsne & 'tsme'"),
+        ("figures --figure=tsne --runs=nowhere --output=x", "nowhere: no such folder"),
+        ("cohort describe nowhere.h5", "nowhere.h5: no such file"),
+        ("prepare physionet2019 --source=nowhere --output=x.h5", "nowhere: no such file or folder"),
+        ("reproduce --table=nowhere --cohort=x", "table & physionet2019 & 'nowhere'"),
+        ("reproduce --table=physionet2019 --cohort=nowhere.h5", "nowhere.h5: no such file"),
+    ],
+)
+def test_what_is_not_there_is_refused_at_once(command: str, named: str) -> None:
+    done = answer(command)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert SLOW & imported(done) == set()
+    message = re.sub(r"^import time:.*\n", "", done.stderr, flags=re.MULTILINE)
+    assert message.startswith("error: ")
+    assert [part for part in named.split(" & ") if part not in message] == []
+
+
+def test_what_is_left_to_do_is_printed_at_once(ward_cohort, tmp_path) -> None:
+    done = answer(
+        f"reproduce --table=physionet2019 --cohort={ward_cohort} --budget=smoke --only_print --output={tmp_path}"
+    )
+    assert (done.returncode, SLOW & imported(done)) == (0, set())
+    assert "time left" in done.stdout
 
 
 @pytest.mark.parametrize(

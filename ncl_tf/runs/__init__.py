@@ -1,6 +1,6 @@
 """The run store: directories of trainings, what they hold and what ran them. Imports no TensorFlow."""
 
-from ncl_tf.runs.configuration import bindings
+from ncl_tf.runs.configuration import bindings, find_gin_file
 from ncl_tf.runs.environment import code_version, environment
 from ncl_tf.runs.evaluation import EvaluationFolder
 from ncl_tf.runs.folder import TrainingFolder, Unsaved
@@ -20,5 +20,6 @@ __all__ = [
     "checksum",
     "code_version",
     "environment",
+    "find_gin_file",
     "named_variables",
 ]

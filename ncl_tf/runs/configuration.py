@@ -4,11 +4,13 @@ Files that earlier versions wrote stay readable: whatever reads one of them call
 `read_configuration` or `upgraded_evaluation`, which translate the names of before.
 """
 
+import difflib
 import pathlib
 import re
 from collections.abc import Container, Mapping
 from typing import Any
 
+from ncl_tf import project
 from ncl_tf.errors import InputError
 
 # Bindings, macros and configurables that were renamed: old name -> new name.
@@ -83,3 +85,15 @@ def upgraded_evaluation(content: Mapping[str, Any]) -> dict[str, Any]:
     """Translate the JSON of an evaluation, of a result or of an export's card from an earlier version's names."""
     found = {RENAMED_KEYS.get(name, name): value for name, value in content.items()}
     return found | ({"config": upgraded(found["config"])} if "config" in found else {})
+
+
+def find_gin_file(file: str, includes: str = "") -> pathlib.Path:
+    """Find a gin file: as it is given, or below the project's gin/ folder; `includes` is the file that includes it, if any."""
+    for place in ("", project.GIN, project.HOME):
+        if (path := pathlib.Path(place, file)).is_file():
+            return path
+    what = f"{includes}: includes {file!r}: no such file" if includes else f"{file}: no such gin file"
+    known = [str(path.relative_to(project.GIN.parent).with_suffix("")) for path in project.GIN.rglob("*.gin")]
+    near = difflib.get_close_matches(str(pathlib.Path(file).with_suffix("")), known, n=1)
+    hint = f". Did you mean {near[0] + '.gin'!r}?" if near else ""
+    raise InputError(f"{what}, neither here nor in {project.GIN.name}/{hint}")

@@ -1,7 +1,6 @@
 """Exported models in Python: `ncl_tf.load(folder)`."""
 
 import functools
-import json
 import os
 import pathlib
 import re
@@ -15,30 +14,8 @@ from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays, rows_on_grid
 from ncl_tf.errors import InputError
-from ncl_tf.runs.configuration import upgraded_evaluation
+from ncl_tf.serving.exports import VERSION, read_card
 from ncl_tf.serving.rows import RawRows, floats
-
-MAJOR = 1  # of the format version, which `ncl_tf.serving.card` writes
-VERSION = "1"  # the folder that model.json describes; TensorFlow Serving requires a number as its name
-
-
-def read_card(folder: pathlib.Path) -> dict[str, Any]:
-    """Read model.json of an export, and refuse one that this ncl_tf cannot use."""
-    try:
-        card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        version = card["format_version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{folder}: not an exported model: it has no model.json with a format version. bin/export writes exports; "
-            "RUN/encoder and RUN/evaluations/NAME/classifier are exports, too"
-        ) from error
-    if str(version).split(".")[0] != str(MAJOR):
-        raise InputError(
-            f"{folder}: format_version must be {MAJOR}.x, got {version}; use the ncl_tf that wrote the export"
-        )
-    if card["evaluation"]:
-        card["evaluation"] = upgraded_evaluation(card["evaluation"])
-    return card
 
 
 class Model:

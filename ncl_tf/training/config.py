@@ -5,7 +5,6 @@ import difflib
 import importlib
 import inspect
 import io
-import pathlib
 import re
 import sys
 import tokenize
@@ -13,16 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import gin
 
-from ncl_tf import project
 from ncl_tf.errors import InputError
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
-from ncl_tf.runs.configuration import read_configuration
+from ncl_tf.runs.configuration import find_gin_file, read_configuration
 from ncl_tf.training import factories  # noqa: F401 - configurations bind them
 from ncl_tf.training.used_settings import CONFIGURABLES, UsedSettings
 
 EXAMPLE = "--gin_file=gin/quickstart.gin"
-SEARCH_PATH = (project.GIN, project.HOME)
 PRINTED = "# Macros:"  # how a configuration begins that gin has printed, such as that in a run directory
 
 
@@ -69,10 +66,7 @@ def _read(file: str, includes: str = "") -> set[str]:
     Returns the macros that are used so far; of the configuration in a run directory, which was checked when the run began,
     also those that a binding of the run has taken the place of. `includes` is the file with the include statement, if any.
     """
-    path = next((found for place in ("", *SEARCH_PATH) if (found := pathlib.Path(place, file)).is_file()), None)
-    if path is None:
-        what = f"{includes}: includes {file!r}: no such file" if includes else f"{file}: no such gin file"
-        raise InputError(f"{what}, neither here nor in {project.GIN.name}/{_near_file(file)}")
+    path = find_gin_file(file, includes)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except ValueError as error:
@@ -142,13 +136,6 @@ def _parse(statements: str | io.StringIO, where: str) -> None:
         raise InputError(f"{where}: not valid gin: {error.args[0]} (line {error.args[1][0]})") from error
     except (ValueError, TypeError, AttributeError, ImportError) as error:
         raise InputError(f"{where}: {str(error).splitlines()[0]}{_suggestion(str(error))}") from error
-
-
-def _near_file(file: str) -> str:
-    """Suggest the project's gin file whose path is nearest to that of one that is not there."""
-    known = [str(path.relative_to(project.GIN.parent).with_suffix("")) for path in project.GIN.rglob("*.gin")]
-    near = difflib.get_close_matches(str(pathlib.Path(file).with_suffix("")), known, n=1)
-    return f". Did you mean {near[0] + '.gin'!r}?" if near else ""
 
 
 def _suggestion(message: str) -> str:

@@ -19,7 +19,8 @@ from ncl_tf.data.windows import Windows
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head
-from ncl_tf.serving.export import copy_of_run, export_classifier
+from ncl_tf.serving.export import export_classifier
+from ncl_tf.serving.exports import copy_of_run
 from psv import STATIC
 from refusals import refused
 from trainings import contents

@@ -6,32 +6,36 @@ for figure in figures.make(figures.Sources([pathlib.Path("runs/physionet2019_lap
     figure.save(pathlib.Path("figures"))
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ncl_tf.errors import InputError
-from ncl_tf.reporting.figures import cohorts, evaluations, representations, sweeps, training, wards
-from ncl_tf.reporting.figures.figure import Figure, style
 from ncl_tf.reporting.sources import MissingInputError, Sources
 
-DRAWN_BY: dict[str, Callable[[Sources], Figure]] = {
-    "alpha_n_w": sweeps.alpha_n_w,
-    "alpha_n_y": sweeps.alpha_n_y,
-    "temperature_momentum": sweeps.temperature_momentum,
-    "window_alpha": sweeps.window_alpha,
-    "augmentations": sweeps.augmentations,
-    "length_of_stay_bins": cohorts.length_of_stay_bins,
-    "tsne": representations.tsne,
-    "distances": representations.distances,
-    "training_curves": training.training_curves,
-    "precision_recall": evaluations.precision_recall,
-    "reliability": evaluations.reliability_curves,
-    "event_recall": wards.event_recall,
-    "subgroups": wards.subgroups,
-    "decision_curve": wards.decision_curves,
+if TYPE_CHECKING:
+    from ncl_tf.reporting.figures.figure import Figure
+
+# What draws each of them; imported when needed, as matplotlib takes seconds.
+DRAWN_BY = {
+    "alpha_n_w": "sweeps.alpha_n_w",
+    "alpha_n_y": "sweeps.alpha_n_y",
+    "temperature_momentum": "sweeps.temperature_momentum",
+    "window_alpha": "sweeps.window_alpha",
+    "augmentations": "sweeps.augmentations",
+    "length_of_stay_bins": "cohorts.length_of_stay_bins",
+    "tsne": "representations.tsne",
+    "distances": "representations.distances",
+    "training_curves": "training.training_curves",
+    "precision_recall": "evaluations.precision_recall",
+    "reliability": "evaluations.reliability_curves",
+    "event_recall": "wards.event_recall",
+    "subgroups": "wards.subgroups",
+    "decision_curve": "wards.decision_curves",
 }
 NAMES = tuple(DRAWN_BY)
 
-__all__ = ["NAMES", "Figure", "Sources", "make"]
+__all__ = ["NAMES", "Sources", "make"]
 
 
 def make(
@@ -39,7 +43,7 @@ def make(
     names: Sequence[str] | None = None,
     progress: Callable[[Sequence[str]], Iterable[str]] = lambda names: names,
     left_out: Callable[[str, str], None] = lambda name, needs: None,
-) -> list[Figure]:
+) -> "list[Figure]":
     """Draw figures.
 
     Args:
@@ -51,11 +55,15 @@ def make(
     for name in names or ():
         if name not in NAMES:
             raise InputError(f"the figure must be one of {', '.join(NAMES)}, got {name!r}")
+    from ncl_tf.reporting.figures.figure import style
+
     figures = []
     for name in progress(NAMES if names is None else names):
         try:
             with style(name):
-                figures.append(DRAWN_BY[name](sources).laid_out())
+                module, function = DRAWN_BY[name].split(".")
+                draw = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+                figures.append(draw(sources).laid_out())
         except MissingInputError as error:
             if names is not None:
                 raise InputError(f"figure {name!r} needs {error}; given: {sources.given}") from error

@@ -20,7 +20,7 @@ from ncl_tf.data.stays import Stays
 from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.reporting.sources import Sources, grouped
 from ncl_tf.runs import StoredRun
-from ncl_tf.serving.loading import read_card
+from ncl_tf.serving.exports import read_card
 
 WARD, SEED = 90, 20210718  # stays that are simulated, and a seed that no training uses
 SHOWN, POSITIVE = 12, 5  # stays on the page, and how many of them have a positive hour

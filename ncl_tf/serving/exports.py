@@ -1,0 +1,58 @@
+"""Exports as folders: their model.json, and copies of those in run directories. Imports no TensorFlow."""
+
+import json
+import pathlib
+import shutil
+from typing import Any
+
+from ncl_tf import files
+from ncl_tf.errors import InputError
+from ncl_tf.runs import StoredRun
+from ncl_tf.runs.configuration import upgraded_evaluation
+
+MAJOR = 1  # of the format version, which `ncl_tf.serving.card` writes
+VERSION = "1"  # the folder that model.json describes; TensorFlow Serving requires a number as its name
+
+
+def read_card(folder: pathlib.Path) -> dict[str, Any]:
+    """Read model.json of an export, and refuse one that this ncl_tf cannot use."""
+    try:
+        card = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        version = card["format_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{folder}: not an exported model: it has no model.json with a format version. bin/export writes exports; "
+            "RUN/encoder and RUN/evaluations/NAME/classifier are exports, too"
+        ) from error
+    if str(version).split(".")[0] != str(MAJOR):
+        raise InputError(
+            f"{folder}: format_version must be {MAJOR}.x, got {version}; use the ncl_tf that wrote the export"
+        )
+    if card["evaluation"]:
+        card["evaluation"] = upgraded_evaluation(card["evaluation"])
+    return card
+
+
+def copy_of_run(run_dir: pathlib.Path, evaluation: str | None, output: pathlib.Path) -> pathlib.Path:
+    """Copy an export out of a run directory: the classifier of an evaluation, or the encoder if there is none.
+
+    `evaluation` may be None if the run has at most one with a classifier. Returns the folder that was copied.
+    """
+    run = StoredRun(run_dir)
+    run.require_finished()
+    classifiers = run.classifiers
+    if evaluation is None and len(classifiers) > 1:
+        raise InputError(f"{run_dir}: has several evaluations; choose one by --evaluation={'|'.join(classifiers)}")
+    if evaluation is not None and evaluation not in classifiers:
+        raise InputError(
+            f"{run_dir}: --evaluation must be one of {', '.join(classifiers) or 'none (bin/evaluate makes them)'}, "
+            f"got {evaluation!r}"
+        )
+    source = classifiers[evaluation] if evaluation else next(iter(classifiers.values()), run.encoder)
+    if source is None:
+        raise InputError(f"{run_dir}: has no exported encoder; start the same bin/train command again to write it")
+    if output.exists():
+        raise InputError(f"{output}: exists already; name another --output")
+    with files.atomic_folder(output) as new:
+        shutil.copytree(source, new, dirs_exist_ok=True)
+    return source

@@ -1,7 +1,6 @@
 """Speed of preparing a cohort from its source files, and of making windows."""
 
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks import meds_export
-from benchmarks.measure import Row, interleaved, worker_environment
+from benchmarks.measure import Row, cpu_of_children, interleaved, worker_environment
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import physionet2019
@@ -74,18 +73,13 @@ def prepare_meds(sources: Sequence[str], cohort: Cohort, folder: pathlib.Path) -
 
 def run_preparation(source: str, arguments: list[str]) -> tuple[str, Row]:
     """Run `bin/prepare SOURCE` in a process of its own; return what it prints, and its seconds, CPU seconds and GiB."""
-    began, cpu = time.perf_counter(), _cpu_of_children()
+    began, cpu = time.perf_counter(), cpu_of_children()
     command = [sys.executable, "-c", PREPARE.format(source), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=worker_environment())
     if done.returncode:
         raise InputError(f"{' '.join(arguments)}: cannot be prepared, for the reason above")
     memory = float(done.stdout.split()[-1])
-    return done.stdout, {"seconds": time.perf_counter() - began, "CPU s": _cpu_of_children() - cpu, "GiB": memory}
-
-
-def _cpu_of_children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return done.stdout, {"seconds": time.perf_counter() - began, "CPU s": cpu_of_children() - cpu, "GiB": memory}
 
 
 def windows(split: SplitData) -> Row:

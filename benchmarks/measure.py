@@ -50,6 +50,12 @@ def peak_memory() -> float:
     return int(re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(encoding="utf-8"), re.MULTILINE)[1]) / 2**20
 
 
+def cpu_of_children() -> float:
+    """Return the seconds of CPU time of all processes that this one has started and waited for, a clock for `interleaved`."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class Measured(NamedTuple):
     """Median seconds of a piece of work, and the peak memory in GiB of the process that did it."""
 

@@ -176,12 +176,14 @@ def benchmarks(results: pathlib.Path) -> str:
 
 
 def rates(results: pathlib.Path) -> str:
-    """How fast data is prepared and exported models score."""
-    body = []
+    """How fast data is prepared, exported models score and programs start."""
+    body, starts = [], []
     for name, row in _measured(results):
         if name == "mimic3":
             what = f"prepare MIMIC-III, {row['mimic3']}, {row['rows']:,} rows of events"
             body.append([what, f"{row['seconds']:,.0f} s, {row['CPU s']:,.0f} s of CPU time, {row['GiB']:.1f} GiB"])
+        elif name == "start":
+            starts.append(row["CPU seconds"])
         elif "events/s" in row:
             what = f"{row['data']}, {row['events']:,} events"
             body.append(
@@ -196,6 +198,9 @@ def rates(results: pathlib.Path) -> str:
             body.append([row[name], f"{row['hours/s']:,.0f} hours per second"])
         elif "p99 ms" in row:
             body.append([row[name], f"median {row['p50 ms']:.1f} ms, 99th percentile {row['p99 ms']:.1f} ms"])
+    if starts:
+        what = f"help, refusals and --only_print of all programs, the slowest of {len(starts)}"
+        body.append([what, f"{max(starts):.1f} s of CPU time"])
     return f"{_markdown(['', 'measured'], body)}\n\n({_machines(results)})"
 
 
@@ -211,7 +216,7 @@ def sizes(results: pathlib.Path) -> str:
 
 def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of all measurements with the name of their benchmark."""
-    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "ward", "serve"):
+    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "ward", "serve", "start"):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             yield from ((name, row) for row in files.read_json(path)["rows"])

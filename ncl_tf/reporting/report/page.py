@@ -13,6 +13,7 @@ from typing import Any
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.reporting import figures
+from ncl_tf.reporting.figures.figure import Figure
 from ncl_tf.reporting.report import patient, provenance, summary, tables
 from ncl_tf.reporting.report.tables import escape
 from ncl_tf.reporting.sources import Sources, without_seed
@@ -32,7 +33,7 @@ def write_page(sources: Sources, output: pathlib.Path) -> None:
     files.write_text(output, build_page(sources, drawn, patient.monitors(sources)))
 
 
-def build_page(sources: Sources, drawn: Sequence[figures.Figure], monitors: Sequence[dict[str, Any]]) -> str:
+def build_page(sources: Sources, drawn: Sequence[Figure], monitors: Sequence[dict[str, Any]]) -> str:
     """Build the page's HTML from finished runs and reproduced tables, figures and the content of the patient view."""
     style, script = ((HERE / name).read_text(encoding="utf-8") for name in ("style.css", "page.js"))
     names = dict.fromkeys(summary.cohort_names(sources).values())
@@ -93,7 +94,7 @@ def _results(sources: Sources) -> str:
     return "".join(parts)
 
 
-def _figures(drawn: Sequence[figures.Figure]) -> str:
+def _figures(drawn: Sequence[Figure]) -> str:
     parts = []
     for figure in drawn:
         svg = figure.svg()

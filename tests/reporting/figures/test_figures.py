@@ -18,8 +18,9 @@ from ncl_tf.paper import results, tables
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.planned import planned_evaluations
 from ncl_tf.reporting import figures
-from ncl_tf.reporting.figures import NAMES, Figure
+from ncl_tf.reporting.figures import NAMES
 from ncl_tf.reporting.figures.evaluations import RECALLS, precisions
+from ncl_tf.reporting.figures.figure import Figure
 from ncl_tf.reporting.figures.groups import evenly
 from ncl_tf.reporting.figures.representations import stay_distances
 from refusals import refused

@@ -16,7 +16,7 @@ from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head
 from ncl_tf.paper import tables as paper
 from ncl_tf.paper.compare import Comparison
-from ncl_tf.reporting import figures
+from ncl_tf.reporting.figures.figure import Figure
 from ncl_tf.reporting.report import page, patient, provenance, summary, tables
 from ncl_tf.reporting.sources import Sources
 from ncl_tf.runs import environment
@@ -193,7 +193,7 @@ def test_what_runs_and_figures_hold_is_escaped(ward_cohort, tmp_path):
     content = {"settings": EVALUATION["settings"] | {"task": sign}}
     sources = Sources([evaluated_run(tmp_path / "a<i>b", ward_cohort, content, **facts)])
     sources.cohorts = {sign: None}
-    figure = figures.Figure("drawn", f"title {sign}", f"caption {sign}", f'alt {sign} "x"', pd.DataFrame(), Canvas())
+    figure = Figure("drawn", f"title {sign}", f"caption {sign}", f'alt {sign} "x"', pd.DataFrame(), Canvas())
     text, escaped = page.build_page(sources, [figure], []), html.escape(sign)
     assert "<i>" not in text
     assert text.count(escaped) > 11

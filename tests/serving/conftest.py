@@ -14,11 +14,10 @@ import pytest
 
 import ncl_tf
 from ncl_tf import runs
-from ncl_tf.evaluation import evaluate
-from ncl_tf.serving.export import export_classifier, export_encoder
+from ncl_tf.serving.export import export_encoder
 from ncl_tf.serving.loading import Model
 from ncl_tf.training import config, trainer
-from tiny import eagerly
+from tiny import eagerly, evaluate
 
 # What hospitals have: nothing of this project, nor of what it is made with.
 WITHOUT = """
@@ -81,7 +80,7 @@ def export() -> Callable[..., Exported]:
         config.configure(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
         trainer.train(runs.Run(run), export=export_encoder)
         rate = ("protocol.mlp_rate = 0.01",)
-        evaluate.evaluate(run, evaluate.EvaluationSettings(), gin_params=rate, export=export_classifier)
+        evaluate(run, gin_params=rate)
         gin.clear_config()
         return read(run)
 

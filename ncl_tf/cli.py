@@ -39,8 +39,10 @@ def need_one_of(*alternatives: tuple[str, ...]) -> None:
     _alternatives.extend(alternatives)
 
 
-def run(main: Callable[..., None], operand: str | None = None) -> None:
-    """Run `main` under absl, with the value of the operand if it has one; bad input exits with 1, Ctrl-C with 130."""
+def run(main: Callable[..., None], operand: str | None = None, several: bool = False) -> None:
+    """Run `main` under absl, with the value of the operand, or of several, if it has one; bad input exits with 1, Ctrl-C with
+    130.
+    """
     group("Memory")
     flags.DEFINE_float(
         "max_gigabytes",
@@ -48,7 +50,7 @@ def run(main: Callable[..., None], operand: str | None = None) -> None:
         "NUMBER: Refuse a file that claims to hold more, before it is read. Default: the memory that the machine has.",
         lower_bound=0,
     )
-    app.run(lambda rest: _guarded(main, *rest[1:]), flags_parser=functools.partial(_parse_flags, operand))
+    app.run(lambda rest: _guarded(main, *rest[1:]), flags_parser=functools.partial(_parse_flags, operand, several))
 
 
 def subcommand(names: Sequence[str]) -> str:
@@ -100,7 +102,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parse_flags(operand: str | None, arguments: list[str]) -> list[str]:
+def _parse_flags(operand: str | None, several: bool, arguments: list[str]) -> list[str]:
     if asked := HELP_FLAGS & set(arguments[1:]):
         _show_help("--helpfull" in asked)
     try:
@@ -117,7 +119,7 @@ def _parse_flags(operand: str | None, arguments: list[str]) -> list[str]:
     if _alternatives and not any(all(flags.FLAGS[name].value for name in names) for names in _alternatives):
         written = (" and ".join(_usage(name)[0] for name in names) for names in _alternatives)
         _fail(f"{_program()} needs {', or '.join(written)}", True)
-    if len(rest) > 1 + bool(operand):
+    if len(rest) > 1 + bool(operand) and not several:
         _fail(f"unexpected argument {rest[-1]!r}; flags are written --name=value")
     return rest
 

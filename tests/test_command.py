@@ -80,7 +80,7 @@ def test_it_trains_in_any_folder(installed, tmp_path):
     [
         (["--help"], 0, ["ncl_tf prepare simulate", "  evaluate    Evaluates a finished run"]),
         (["predict", "--help"], 0, ["  ncl_tf predict --model=", "--input=PATH"]),
-        ([], 1, ["error: ncl_tf needs one of cohort, evaluate"]),
+        ([], 1, ["error: ncl_tf needs one of cohort, compare, evaluate"]),
         (["trian"], 1, ["got 'trian'; did you mean train?", "Run ncl_tf --help for more."]),
         (["train"], 1, ["error: ncl_tf train needs --gin_file=FILE", "\n  ncl_tf train --gin_file="]),
         (["evaluate", "--run_dr=a"], 1, ["did you mean --run_dir?\nRun ncl_tf evaluate --help"]),

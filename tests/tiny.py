@@ -29,11 +29,14 @@ def train(run_dir: pathlib.Path, method: str, cohort: pathlib.Path, /, files: tu
 
 
 def evaluate(
-    run_dir: pathlib.Path, cohort=None, gin_params=(), overwrite=False, psv=None, meds=None, **settings
+    run_dir: pathlib.Path, cohort=None, gin_params=(), overwrite=False, psv=None, meds=None, external=None, **settings
 ) -> dict:
     """Evaluate a run as bin/evaluate does: evaluate(run_dir, head="linear", labels=0.5)."""
+    if external:
+        settings = {"split": "all", "external": external.stem} | settings
     asked, subject = EvaluationSettings(**settings), load_run(run_dir, cohort, gin_params)
-    return evaluation.evaluate(subject, asked, overwrite, psv, meds, export=export_classifier)
+    files = {"psv": psv, "meds": meds, "external": external}
+    return evaluation.evaluate(subject, asked, overwrite, **files, export=export_classifier)
 
 
 @contextlib.contextmanager

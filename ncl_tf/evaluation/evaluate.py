@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from ncl_tf import files
+from ncl_tf.data.cohort import SplitData
+from ncl_tf.data.declaration import Task
 from ncl_tf.data.groups import characteristics
+from ncl_tf.data.prepared_again import WithExternal
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.evaluator import Evaluator, TrainedClassifier
 from ncl_tf.evaluation.heads import Progress, no_progress
@@ -34,6 +37,7 @@ def evaluate(
     on_report: OnReport = lambda step, report: None,
     progress: Progress = no_progress,
     export: Callable[..., None] | None = None,
+    external: pathlib.Path | None = None,
 ) -> dict[str, Any]:
     """Evaluate a run or a cohort, write `<name>.*` into the subject's folder and return the JSON's content.
 
@@ -44,6 +48,7 @@ def evaluate(
         meds: a new Parquet file for the predictions of labelled hours in the form of MEDS.
         on_report, progress: see `Evaluator`.
         export: writes the classifier, `ncl_tf.serving.export.export_classifier`; None: no export.
+        external: another cohort file, whose stays are scored instead; the settings have its name.
     """
     began = time.monotonic()
     settings, data, record = subject.completed(settings), subject.cohort, subject.record
@@ -52,13 +57,12 @@ def evaluate(
     protocol = factories.trees() if settings.head == TREES else factories.protocol()
     kept = EvaluationFolder(output.with_suffix(""))
     limits = settings.labels, settings.label_seed
-    evaluator = Evaluator(data, settings.task, protocol, record["seed"], *limits, kept, on_report, progress)
-    evaluator.labelled(settings.split)  # refuses what could not be scored, before the work
+    held = WithExternal(data, external, settings.task, settings.split) if external else data
+    evaluator = Evaluator(held, settings.task, protocol, record["seed"], *limits, kept, on_report, progress)
+    evaluator.labelled(settings.scored)  # refuses what could not be scored, before the work
     check_task(settings, evaluator.task, data["val"].classes[:, evaluator.position])
-    if psv:
-        check_psv(psv, evaluator.task, data[settings.split].stay_names)
-    if meds:
-        check_meds(meds, evaluator.task, data[settings.split])
+    split = held[settings.scored]
+    _check_outputs(psv, meds, evaluator.task, split)
     with contextlib.closing(kept):
         asked = {"settings": settings.of_training, "protocol": dataclasses.asdict(protocol)}
         kept.start(asked | {"run": record})
@@ -70,9 +74,8 @@ def evaluate(
         result |= {"wall_seconds": spent + time.monotonic() - began, **environment()}
         result |= {name: kept.record[name] for name in ("continued",) if name in kept.record}
         output.unlink(missing_ok=True)  # it does not describe the files that now appear beside it
-        split = data[settings.split]
         write_predictions(output.with_suffix(".parquet"), split, evaluator.position, predictions, risks)
-        if export and settings.features == "representation" and settings.head != TREES:
+        if export and settings.features == "representation" and settings.head != TREES and not external:
             export(subject.run.classifier_path(settings.name), trained.classifier, data, record, result)
         files.write_json(output, result)
         kept.remove()
@@ -86,18 +89,29 @@ def evaluate(
 def scored(
     evaluator: Evaluator, trained: TrainedClassifier, settings: EvaluationSettings
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray | None]:
-    """Score the split that the settings name, after all that is fitted and chosen on validation data.
+    """Score the stays that the settings name, after all that is fitted and chosen on validation data.
 
     Returns what the evaluation's JSON gets of it; the predictions of all hours, [H, K]; and for a binary task their risks, [H].
     """
-    if evaluator.task.kind != "binary":
-        return *evaluator.score(trained, settings.split), None
-    fitted = fit_risks(evaluator.hour_scores(trained, "val"), evaluator.task, settings)
-    found, predictions = evaluator.score(trained, settings.split)
-    hours = evaluator.hour_scores(trained, settings.split)
+    binary, held = evaluator.task.kind == "binary", evaluator.cohort
+    fitted = fit_risks(evaluator.hour_scores(trained, "val"), evaluator.task, settings) if binary else None
+    found, predictions = evaluator.score(trained, settings.scored)
+    found |= {"external": held.facts()} if settings.external else {}
+    if not fitted:
+        return found, predictions, None
+    hours = evaluator.hour_scores(trained, settings.scored)
     found |= fitted.to_json(hours)
-    found |= ward_metrics(hours, fitted, characteristics(evaluator.cohort, settings.split))
+    groups = characteristics(held.external if settings.external else held, settings.split)
+    found |= ward_metrics(hours, fitted, groups)
     return found, predictions, fitted.calibrator(hours.probabilities)
+
+
+def _check_outputs(psv: pathlib.Path | None, meds: pathlib.Path | None, task: Task, split: SplitData) -> None:
+    """Refuse further outputs that could not be written, before the work."""
+    if psv:
+        check_psv(psv, task, split.stay_names)
+    if meds:
+        check_meds(meds, task, split)
 
 
 def _refuse_existing(output: pathlib.Path, overwrite: bool) -> None:

@@ -66,12 +66,16 @@ def write_psv(folder: pathlib.Path, scores: Scores) -> None:
 def write_predictions(
     path: pathlib.Path, split: SplitData, task: int, predictions: np.ndarray, risks: np.ndarray | None = None
 ) -> None:
-    """Write every hour of the split: stay, hour, label (null where unlabelled), probability of each class, and risk if given.
+    """Write every hour of the split: stay, hour, label (null where unlabelled), class where labels are numbers of another kind,
+    probability of each class, and risk if given.
 
     predictions: [H, K]; risks: [H].
     """
+    labels, classes = split.labels[:, task], split.classes[:, task]
     columns = {"stay": np.repeat(split.stay_names, split.lengths), "hour": split.hour}
-    columns["label"] = pa.array(split.labels[:, task], from_pandas=True)
+    columns["label"] = pa.array(labels, from_pandas=True)
+    if (labels != classes)[classes >= 0].any():
+        columns["class"] = pa.array(classes, mask=classes < 0)
     columns |= {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
     columns |= {} if risks is None else {"risk": risks.astype(np.float32)}
     with files.atomic_path(path) as partial:

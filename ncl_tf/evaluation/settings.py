@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ncl_tf.data.prepared_again import ALL, EXTERNAL
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.events import SILENCE
@@ -27,7 +28,8 @@ class EvaluationSettings:
         features: 'representation', or without the encoder 'last_hour' or 'window'; of trees, `FEATURES`.
         fine_tune: train the encoder, too.
         labels, label_seed: fraction of the training stays whose labels are used, and the choice of them.
-        split: which split to report on.
+        split: which split to report on; of an external cohort also 'all'.
+        external: name of another cohort whose stays are scored instead of the run's own; None: there is none.
         silence: hours after an alarm in which no other one is raised.
         horizon: hours before its onset in which an alarm warns of an event; None: the task's.
         alarms_per_day: the alarm threshold lets at most so many alarms per patient-day pass on validation data; None: it is
@@ -44,12 +46,13 @@ class EvaluationSettings:
     silence: int = SILENCE
     horizon: int | None = None
     alarms_per_day: float | None = None
+    external: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, allowed in (
             ("head", self.head, (None, *HEADS, TREES)),
             ("features", self.features, FEATURES),
-            ("split", self.split, SPLITS),
+            ("split", self.split, (*SPLITS, *[ALL] * bool(self.external))),
         ):
             if value not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(filter(None, allowed))}, got {value!r}")
@@ -85,13 +88,31 @@ class EvaluationSettings:
         parts = [self.task, self.head]
         parts += [self.features] * (self.features != "representation") + ["fine_tuned"] * self.fine_tune
         parts += [f"labels_{self.labels:g}_{self.label_seed}"] * (self.labels != 1)
-        parts += [self.split] * (self.split != "test")
+        parts += [f"external_{self.external}"] * bool(self.external)
+        parts += [self.split] * (self.split != (ALL if self.external else "test"))
         return "-".join(parts)
 
     @property
+    def scored(self) -> str:
+        """The split that is scored, of the run's cohort or of `WithExternal`."""
+        return EXTERNAL if self.external else self.split
+
+    @property
+    def on_own_test(self) -> bool:
+        """Whether the test split of the run's cohort is scored."""
+        return self.scored == "test"
+
+    @property
+    def stays(self) -> str:
+        """What is scored, in words."""
+        if not self.external:
+            return f"{self.split} split"
+        return f"{'all stays' if self.split == ALL else f'{self.split} split'} of {self.external}"
+
+    @property
     def of_training(self) -> dict[str, Any]:
-        """The settings that the training of the classifier, and the split that it is to score, depend on, by name."""
-        return {name: value for name, value in dataclasses.asdict(self).items() if name not in OF_ALARMS}
+        """The settings that the training of the classifier depends on, and the split that it is to score, by name."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in (*OF_ALARMS, "external")}
 
     @property
     def of_alarms(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Subject:
 
     def _as_trained(self, settings: EvaluationSettings) -> EvaluationSettings:
         """Return the settings with the task and head of an End-to-End run."""
-        free = {"split": settings.split} | settings.of_alarms
+        free = {"split": settings.split, "external": settings.external} | settings.of_alarms
         own = EvaluationSettings(self.cohort.tasks[self.model.task].name, self.model.head.kind, **free)
         asked = dataclasses.replace(settings, task=settings.task or own.task, head=settings.head or own.head)
         for name, value in dataclasses.asdict(asked).items():

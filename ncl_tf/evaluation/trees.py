@@ -9,6 +9,7 @@ from sklearn import metrics
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.prepared_again import WithExternal
 from ncl_tf.data.raw_features import RawFeatures
 from ncl_tf.data.raw_file import RawFile
 from ncl_tf.data.windows import Windows
@@ -38,8 +39,9 @@ class TreeInputs:
             embed = embedder(encoder, progress=progress)
             self._parts.append(lambda split: embed(Windows(cohort[split], encoder.history)))
         if kind := features.removeprefix("representation").removeprefix("+"):
-            raw, compute = RawFile(cohort), RawFeatures.of_cohort(kind, cohort)
-            self._parts.append(lambda split: compute(raw.stays(split, cohort[split])))
+            compute = RawFeatures.of_cohort(kind, cohort)
+            raw = cohort.raw if isinstance(cohort, WithExternal) else RawFile(cohort).__getitem__
+            self._parts.append(lambda split: compute(raw(split)))
 
     def __call__(self, split: str) -> np.ndarray:
         """Compute the features of a split."""

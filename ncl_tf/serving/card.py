@@ -8,8 +8,10 @@ from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.evaluation.predictions import ALARM
 from ncl_tf.runs import environment
 from ncl_tf.runs.configuration import upgraded_evaluation
+from ncl_tf.serving.rows import state_columns
 
-# The first number changes when older programs can no longer use an export. Since 1.1, binary classifiers give risks.
+# The first number changes when older programs can no longer use an export. Since 1.1, binary classifiers give risks, and
+# those with observation columns take raw values; their state has more numbers.
 FORMAT_VERSION = "1.1"
 INTENDED_USE = (
     "Research on online patient monitoring. Not a medical device: "
@@ -39,6 +41,10 @@ CALIBRATION = {
     "intercept": "calibration intercept",
     "brier": "Brier score",
 }
+OBSERVED = (
+    "The model also sees when and how often channels were measured ({names}). So give each value in the hour of its measurement "
+    "only: one that is carried forward counts as a new measurement."
+)
 EXAMPLE = """```python
 import numpy as np
 import tensorflow as tf
@@ -64,6 +70,7 @@ def make_card(
     names = {
         "static": [c.name for c in cohort.preprocessor.dataset.channels if c.static] if raw else None,
         "values": [c.name for c in cohort.preprocessor.dataset.channels if not c.static] if raw else None,
+        "state": state_columns(cohort.preprocessor.dataset) if raw else None,
     }
     task = cohort.task(evaluation["settings"]["task"])[1] if evaluation else None
     kept = ("name", "settings", "metrics", "intervals", "calibration", "alarm", "protocol", "best_epoch")
@@ -175,7 +182,7 @@ def _risk(evaluation: dict[str, Any]) -> list[str]:
 
 
 def _functions(card: dict[str, Any]) -> str:
-    windows, values, static = (card["inputs"][name] for name in ("windows", "values", "static"))
+    windows, values, static, state = (card["inputs"][name] for name in ("windows", "values", "static", "state"))
     shape = f"[B, {windows['hours']}, {len(windows['columns'])}]"
     outputs = "`probabilities`" + ", `risk`" * ("calibration" in (card["evaluation"] or {}))
     texts = {
@@ -184,12 +191,12 @@ def _functions(card: dict[str, Any]) -> str:
     }
     if values is not None:
         rows = f"raw `values` [%s, {len(values)}] and `static` [%s, {len(static)}]"
-        state = f"`state` [B, {windows['hours'] - 1}, {len(static) + len(values)}]"
+        size = f"[B, {windows['hours'] - 1}, {len(state)}]"
         texts |= {
             "score_stay": f"{rows % ('T', '1 to T')} of one stay -> {outputs} of its T hours",
             "score_stays": f"{rows % ('N', 'N')} of many stays stacked, `lengths` [stays] -> {outputs} [N, ...]",
-            "score_next": f"{rows % ('B', 'B')} of one hour of B patients and their {state} (all NaN before the first hour) "
-            f"-> {outputs}, new `state`",
+            "score_next": f"{rows % ('B', 'B')} of one hour of B patients and their `state` {size} (all NaN before the "
+            f"first hour) -> {outputs}, new `state`",
         }
     lines = [f"- `{name}`: {texts[name]}" for name in card["signatures"]]
     if values is not None and "score_stay" in card["signatures"]:
@@ -214,6 +221,7 @@ def _channels(preprocessor: dict[str, Any]) -> str:
         "",
         "In this order: the columns of `static`, then those of `values`. NaN means not measured. Values outside the range are "
         "treated as missing." + (f" {dataset.hour} rises by one from row to row." if dataset.hour else ""),
+        *(["", OBSERVED.format(names=", ".join(dataset.observations))] if dataset.observations else []),
         "",
         "| channel | unit | range or levels | |",
         "|---|---|---|---|",

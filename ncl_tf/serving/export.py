@@ -39,7 +39,7 @@ def export_classifier(
     A cohort file of the authors' code has no preprocessor; an export made from it has only `embed` and `predict`. `run` is the
     run's record, `evaluation` the content of the evaluation's JSON file; of a binary task, it has the calibrator of the risk.
     """
-    raw = None if cohort.preprocessor is None or cohort.observations else RawPreprocessor(cohort.preprocessor)
+    raw = None if cohort.preprocessor is None else RawPreprocessor(cohort.preprocessor)
     calibrator = Calibrator.from_json(evaluation["calibration"]["calibrator"]) if "calibration" in evaluation else None
     functions = ClassifierFunctions(classifier, len(cohort.columns), raw, calibrator)
     history, names = classifier.encoder.history, list(functions.signatures)

@@ -15,7 +15,7 @@ from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays, rows_on_grid
 from ncl_tf.errors import InputError
 from ncl_tf.serving.exports import VERSION, read_card
-from ncl_tf.serving.rows import RawRows, floats
+from ncl_tf.serving.rows import RawRows, floats, state_columns
 
 
 class Model:
@@ -152,12 +152,13 @@ class Stream:
     """Follows one patient hour by hour.
 
     Attributes:
-        state: [1, history - 1, R] float32, all that is remembered; `model.stream(state=...)` resumes from it.
+        state: [1, history - 1, F] float32, all that is remembered: of each hour what `card["inputs"]["state"]` names;
+            `model.stream(state=...)` resumes from it.
         risk: calibrated risk at the hour that was scored last; None before, or if the export gives no risk.
     """
 
     def __init__(self, model: Model, static: Any, state: Any) -> None:
-        empty = np.full((1, model.history - 1, len(model.rows.names)), np.nan, np.float32)
+        empty = np.full((1, model.history - 1, len(state_columns(model.dataset))), np.nan, np.float32)
         self.state = empty if state is None else floats(state, "the state")
         if self.state.shape != empty.shape:
             raise InputError(f"the state must have shape {list(empty.shape)}, got {list(self.state.shape)}")

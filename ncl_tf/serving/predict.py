@@ -86,11 +86,9 @@ def _difference(found: Preprocessor | None, expected: Preprocessor | None) -> st
         return "list of channels"
     pairs = zip(found.dataset.channels, expected.dataset.channels, strict=True)
     ranges = [(one.low, one.high) == (other.low, other.high) for one, other in pairs]
-    for what, same in (
-        ("range", ranges),
-        ("mean", found.mean == expected.mean),
-        ("scale", found.scale == expected.scale),
-    ):
+    numbers = ["mean", "scale", *(["count_mean", "count_scale"] if found.count_mean is not None else [])]
+    fitted = [(name, getattr(found, name) == getattr(expected, name)) for name in numbers]
+    for what, same in [("range", ranges), *fitted]:
         if not np.all(same):
             return f"{what} of {found.dataset.channels[np.argmin(same)].name}"
     return ""

@@ -3,6 +3,10 @@
 A raw row has one number per declared channel, static channels first: the measured value, a level's code, or NaN. The order of
 steps is the pipeline's: forward fill first, then ranges. So a value outside its range is missing until a new one is measured,
 and hides the value before it.
+
+A filled row is all that must be known of an hour to prepare it, raw and carried forward: the value of every channel and, for
+observation columns, of each observed channel the hours since its last measurement, their number so far, and the value before
+the last one (`ncl_tf.serving.rows.state_columns`). NaN is what is not known, everywhere in an hour before the stay.
 """
 
 from collections.abc import Sequence
@@ -11,13 +15,15 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.preprocessing import Preprocessor
+from ncl_tf.serving.rows import remembered
 
 
 class RawPreprocessor(tf.Module):
-    """A fitted preprocessor; R raw channels become C prepared columns.
+    """A fitted preprocessor; R raw channels become filled rows of F numbers, and these C prepared columns.
 
     Attributes:
         channels: names of the R channels.
+        size: the number F; that of the channels if there are no observation columns.
         static: how many of them, the first ones, are static.
         hour: position of the channel with the hour of the stay; None if there is none.
     """
@@ -38,30 +44,96 @@ class RawPreprocessor(tf.Module):
         levels = [[*c.levels, *[np.nan] * (most - len(c.levels))] for c in declared if c.kind == "categorical"]
         self._levels = np.array(levels, np.float32)
         self._allowed = [c.allowed for c in declared]
-        # Variables, since TensorFlow would replace division by a constant with a product that differs in the last bit.
+        # Variables, since TensorFlow would replace division by or of a constant with products that differ in the last bit.
         self.mean = tf.Variable(preprocessor.mean[self._source], trainable=False, name="mean")
         self.scale = tf.Variable(preprocessor.scale[self._source], trainable=False, name="scale")
+        self._observe(preprocessor)
+
+    def _observe(self, preprocessor: Preprocessor) -> None:
+        """Find where in a filled row is what observation columns need, and what scales them."""
+        dataset = preprocessor.dataset
+        self._remembered, begin = (
+            {},
+            len(self.channels),
+        )  # by name: its part of a filled row, and of which channels it is
+        for name, channels in remembered(dataset):
+            self._remembered[name] = slice(begin, begin + len(channels)), np.array(channels, int)
+            begin += len(channels)
+        self.size = begin
+        self._observations = list(dict.fromkeys(name for name, _ in dataset.observation_columns))
+        if "since" in self._remembered:
+            self.one = tf.Variable(1.0, trainable=False, name="one")
+        if "count" in dataset.observations:
+            mean, scale = preprocessor.count_mean[dataset.observed], preprocessor.count_scale[dataset.observed]
+            self.count_mean = tf.Variable(mean, trainable=False, name="count_mean")
+            self.count_scale = tf.Variable(scale, trainable=False, name="count_scale")
+        if "change" in dataset.observations:
+            change_scale = preprocessor.scale[self._remembered["before"][1]]
+            self.change_scale = tf.Variable(change_scale, trainable=False, name="change_scale")
 
     def fill(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
-        """Fill forward within each stay: [N, R] -> [N, R]; `hour` [N] int32 counts from the stay's first row."""
+        """Fill forward within each stay: raw [N, R] -> filled [N, F]; `hour` [N] int32 counts from the stay's first row."""
         values = tf.transpose(rows)
         # True but for NaN. TensorFlow would move ~is_nan before the transposition, of which oneDNN then prints an error.
         measured = values <= np.inf
         # Number the measurements through all channels: each hour's value is the one with the number reached so far ...
         number = tf.reshape(tf.cumsum(tf.cast(tf.reshape(measured, [-1]), tf.int32)), tf.shape(values))
-        filled = tf.gather(tf.concat([[np.nan], tf.boolean_mask(values, measured)], 0), number)
+        each = tf.concat([[np.nan], tf.boolean_mask(values, measured)], 0)
         # ... unless that was reached before the stay, or before the channel.
         first = tf.range(tf.shape(rows)[0]) - hour
-        before = tf.gather(number - tf.cast(measured, tf.int32), first, axis=1)
-        return tf.transpose(tf.where(number > before, filled, np.nan))
+        count = number - tf.gather(number - tf.cast(measured, tf.int32), first, axis=1)
+        filled = [tf.where(count > 0, tf.gather(each, number), np.nan)]
+        for name, (_, channels) in self._remembered.items():
+            number_of, count_of = tf.gather(number, channels), tf.gather(count, channels)
+            if name == "since":
+                row = tf.range(tf.shape(rows)[0]) + tf.zeros_like(number)
+                measured_at = tf.gather(tf.concat([[0], tf.boolean_mask(row, measured)], 0), number_of)
+                hours = tf.cast(tf.gather(row, channels) - measured_at, tf.float32)
+                filled.append(tf.where(count_of > 0, hours, np.nan))
+            elif name == "count":
+                filled.append(tf.cast(count_of, tf.float32))
+            else:
+                before = tf.gather(each, tf.maximum(number_of - 1, 0))
+                filled.append(tf.where(count_of > 1, before, np.nan))
+        return tf.transpose(tf.concat(filled, axis=0))
+
+    def fill_next(self, rows: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+        """Fill one more hour of each of B stays: raw [B, R] and the filled rows of the hour before [B, F] -> [B, F]."""
+        values = last[:, : len(self.channels)]
+        filled = [tf.where(tf.math.is_nan(rows), values, rows)]
+        for name, (part, channels) in self._remembered.items():
+            measured = ~tf.math.is_nan(tf.gather(rows, channels, axis=1))
+            so_far = last[:, part]
+            if name == "since":
+                filled.append(tf.where(measured, 0.0, so_far + 1))
+            elif name == "count":
+                filled.append(tf.where(tf.math.is_nan(so_far), 0.0, so_far) + tf.cast(measured, tf.float32))
+            else:
+                filled.append(tf.where(measured, tf.gather(values, channels, axis=1), so_far))
+        return tf.concat(filled, axis=1)
 
     def prepare(self, filled: tf.Tensor) -> tf.Tensor:
-        """Apply ranges, scaling, one-hot coding and zero imputation: [..., R] -> [..., C]."""
-        plausible = tf.where((filled < self._low) | (filled > self._high), np.nan, filled)
+        """Apply ranges, scaling, one-hot coding and zero imputation; append observations: [..., F] -> [..., C]."""
+        plausible = self._plausible(filled[..., : len(self.channels)], np.arange(len(self.channels)))
         values = tf.gather(plausible, self._source, axis=-1)
-        scaled = (values - self.mean) / self.scale
-        scaled = tf.where(tf.math.is_nan(scaled), 0.0, scaled)
-        return tf.where(np.isnan(self._level), scaled, tf.cast(values == self._level, tf.float32))
+        scaled = _zeros_for_nan((values - self.mean) / self.scale)
+        prepared = tf.where(np.isnan(self._level), scaled, tf.cast(values == self._level, tf.float32))
+        known = {name: filled[..., part] for name, (part, _) in self._remembered.items()}
+        made = {}
+        if "since" in known:
+            made["recency"] = _zeros_for_nan(self.one / (1 + known["since"]))
+            made["measured"] = tf.cast(known["since"] == 0, tf.float32)
+        if "count" in known:
+            made["count"] = _zeros_for_nan((tf.math.log1p(known["count"]) - self.count_mean) / self.count_scale)
+        if "before" in known:
+            channels = self._remembered["before"][1]
+            before = self._plausible(known["before"], channels)
+            made["change"] = _zeros_for_nan((tf.gather(plausible, channels, axis=-1) - before) / self.change_scale)
+        return tf.concat([prepared, *(made[name] for name in self._observations)], axis=-1)
+
+    def _plausible(self, values: tf.Tensor, channels: np.ndarray) -> tf.Tensor:
+        """Replace values [..., K] of the channels [K] outside their plausible ranges by NaN."""
+        return tf.where((values < self._low[channels]) | (values > self._high[channels]), np.nan, values)
 
     def check(self, rows: tf.Tensor, before: tf.Tensor) -> None:
         """Stop the graph at a value that cannot be right, with a message that shows value, place and what is allowed.
@@ -100,3 +172,7 @@ class RawPreprocessor(tf.Module):
             return tf.constant(False)
 
         tf.cond(tf.reduce_any(bad), stop, lambda: tf.constant(True))
+
+
+def _zeros_for_nan(values: tf.Tensor) -> tf.Tensor:
+    return tf.where(tf.math.is_nan(values), 0.0, values)

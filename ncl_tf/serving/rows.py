@@ -95,3 +95,23 @@ def _code(channel: Channel, value: Any, where: str) -> float:
         return channel.code(str(value))
     except ValueError as error:
         raise InputError(f"{where}, channel {channel.name}: must be {channel.allowed}, got {str(value)!r}") from error
+
+
+def remembered(dataset: Dataset) -> list[tuple[str, list[int]]]:
+    """List what observation columns need to know of an hour beside the last values, with the channels that it is of.
+
+    since: hours since the last measurement; count: measurements so far; before: the value measured before the last one.
+    """
+    needed = {"since": {"recency", "measured"}, "count": {"count"}, "before": {"change"}}
+    numbers = [channel for channel in dataset.observed if dataset.channels[channel].kind == "continuous"]
+    return [
+        (name, numbers if name == "before" else dataset.observed)
+        for name, observations in needed.items()
+        if observations & set(dataset.observations)
+    ]
+
+
+def state_columns(dataset: Dataset) -> list[str]:
+    """Name the numbers that the state of a patient has of each hour: all channels, then what observation columns need."""
+    names = [channel.name for channel in dataset.channels]
+    return names + [f"{names[channel]}:{name}" for name, channels in remembered(dataset) for channel in channels]

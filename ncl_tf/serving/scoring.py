@@ -1,8 +1,8 @@
 """The functions of an exported model as TensorFlow graphs: on prepared windows, on raw stays, and hour by hour.
 
-T is the model's history, 48 hours in the paper. The state that follows a patient is a plain tensor [T - 1, R]: the raw values of
-the last T - 1 hours, forward filled, NaN where nothing is known yet. An hour before the stay and one in which nothing is known
-prepare to the same zeros, so the empty state is all NaN and needs no count of hours.
+T is the model's history, 48 hours in the paper. The state that follows a patient is a plain tensor [T - 1, F]: the raw values of
+the last T - 1 hours, forward filled, NaN where nothing is known yet, and for a model with observation columns, what these need
+(`ncl_tf.serving.raw`). An hour before the stay prepares to zeros, so the empty state is all NaN and needs no count of hours.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ class ClassifierFunctions(EncoderFunctions):
     Args:
         classifier: takes prepared windows.
         columns: the number C of columns of a prepared window.
-        raw: prepares raw values: D dynamic and S static channels, R = S + D.
+        raw: prepares raw values of D dynamic and S static channels.
         calibrator: maps the probability of the second class to its risk; None: no risk.
     """
 
@@ -65,7 +65,7 @@ class ClassifierFunctions(EncoderFunctions):
             tf.TensorSpec([None, static], tf.float32, name="static"),
         ]
         lengths = tf.TensorSpec([None], tf.int32, name="lengths")
-        state = tf.TensorSpec([None, self.encoder.history - 1, channels], tf.float32, name="state")
+        state = tf.TensorSpec([None, self.encoder.history - 1, self.raw.size], tf.float32, name="state")
         return {"score_stay": rows, "score_stays": [*rows, lengths], "score_next": [*rows, state], **prepared}
 
     def predict(self, windows: tf.Tensor) -> Outputs:
@@ -107,13 +107,12 @@ class ClassifierFunctions(EncoderFunctions):
     def score_next(self, values: tf.Tensor, static: tf.Tensor, state: tf.Tensor) -> Outputs:
         """Score one more hour of each of B patients: -> probabilities [B, K], and the state to pass on in the next hour.
 
-        Raw values [B, D] are NaN where not measured, static ones [B, S] where unchanged. The state [B, T - 1, R] is the one that
+        Raw values [B, D] are NaN where not measured, static ones [B, S] where unchanged. The state [B, T - 1, F] is the one that
         was returned an hour ago, all NaN at the first hour.
         """
         row = tf.concat([static, values], axis=1)
-        self.raw.check(row, state[:, -1])
-        filled = tf.where(tf.math.is_nan(row), state[:, -1], row)
-        rows = tf.concat([state, filled[:, None]], axis=1)
+        self.raw.check(row, state[:, -1, : len(self.raw.channels)])
+        rows = tf.concat([state, self.raw.fill_next(row, state[:, -1])[:, None]], axis=1)
         return self.predict(self.raw.prepare(rows)) | {"state": rows[:, 1:]}
 
     def _outputs(self, probabilities: tf.Tensor) -> Outputs:

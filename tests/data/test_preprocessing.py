@@ -1,5 +1,6 @@
 """Cleaning, scaling and one-hot: by hand, against plain loops and against scikit-learn."""
 
+import dataclasses
 import json
 import math
 
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
+from ncl_tf.data import preprocessing
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK
-from ncl_tf.data.declaration import Channel, Dataset, Task
+from ncl_tf.data.declaration import OBSERVATIONS, Channel, Dataset, Task
 from ncl_tf.data.preprocessing import Preprocessor, clean
 from ncl_tf.data.stays import Stays
 
@@ -137,3 +139,14 @@ def test_preprocessor_survives_json():
     again = Preprocessor.from_json(json.loads(json.dumps(preprocessor.to_json())))
     assert again.dataset == preprocessor.dataset
     np.testing.assert_array_equal(again(stays), preprocessor(stays))
+
+
+def test_a_stay_is_prepared_as_if_it_were_alone(monkeypatch):
+    """Nothing passes from one stay to another, nor depends on which stays are prepared together."""
+    stays, dataset = random_stays(5), dataclasses.replace(WARD, observations=OBSERVATIONS)
+    preprocessor = Preprocessor.fit(dataset, stays, clean(dataset, stays), np.arange(10))
+    monkeypatch.setattr(preprocessing, "STAYS_AT_ONCE", 7)
+    parts = np.split(preprocessor(stays), stays.first_rows[1:])
+    for index, part in enumerate(parts):
+        alone = stays_of(stays.values[stays.rows(np.array([index]))], [stays.lengths[index]])
+        np.testing.assert_array_equal(preprocessor(alone), part)

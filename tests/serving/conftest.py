@@ -11,14 +11,13 @@ import gin
 import numpy as np
 import pyarrow.parquet
 import pytest
-import tensorflow as tf
 
 import ncl_tf
 from ncl_tf import runs
-from ncl_tf.evaluation import evaluate
-from ncl_tf.serving.export import export_classifier, export_encoder
+from ncl_tf.serving.export import export_encoder
 from ncl_tf.serving.loading import Model
 from ncl_tf.training import config, trainer
+from tiny import eagerly, evaluate
 
 # What hospitals have: nothing of this project, nor of what it is made with.
 WITHOUT = """
@@ -51,7 +50,8 @@ for number, path in enumerate(sorted(stays.iterdir())):
     outputs = score(values=tf.constant(values), static=tf.constant(static[:1]))
     results[path.stem], results["risk_" + path.stem] = (outputs[name].numpy() for name in ("probabilities", "risk"))
     if number % int(sys.argv[4]) == 0:
-        state, hours, risks = np.full([1, inputs["windows"]["hours"] - 1, 40], np.nan, np.float32), [], []
+        size = [1, inputs["windows"]["hours"] - 1, len(inputs["state"])]
+        state, hours, risks = np.full(size, np.nan, np.float32), [], []
         for row in values:
             following = functions.score_next(row[None], static[:1], state)
             hours.append(following["probabilities"][0])
@@ -80,7 +80,7 @@ def export() -> Callable[..., Exported]:
         config.configure(["paper/physionet2019/ncl_w.gin"], [f"{name} = {value!r}" for name, value in params.items()])
         trainer.train(runs.Run(run), export=export_encoder)
         rate = ("protocol.mlp_rate = 0.01",)
-        evaluate.evaluate(run, evaluate.EvaluationSettings(), gin_params=rate, export=export_classifier)
+        evaluate(run, gin_params=rate)
         gin.clear_config()
         return read(run)
 
@@ -100,21 +100,33 @@ def read(run: pathlib.Path) -> Exported:
 @pytest.fixture(scope="session")
 def exported(export: Callable[..., Exported], ward_cohort: pathlib.Path, made_once: Callable) -> Exported:
     """A small model of the simulated ward, of half the paper's history."""
+    return read(made_once("exported", lambda run: small(export, ward_cohort, run)))
+
+
+@pytest.fixture(scope="session")
+def exported_observed(export: Callable[..., Exported], observed_cohort: pathlib.Path, made_once: Callable) -> Exported:
+    """The same of the ward's cohort with observation columns."""
+    return read(made_once("exported_observed", lambda run: small(export, observed_cohort, run)))
+
+
+def small(export: Callable[..., Exported], cohort: pathlib.Path, run: pathlib.Path) -> None:
+    """Export a small model of half the paper's history."""
     macros = {"steps": 2, "batch_size": 256, "queue_size": 1024, "report_every": 2}
     macros |= {"history": 24, "encoder.filters": 8, "encoder.dilations": (1, 12), "augmentation.layers": ()}
-
-    def make(run: pathlib.Path) -> None:
-        tf.config.run_functions_eagerly(True)  # tracing costs more than a few steps
-        export(ward_cohort, run, **macros)
-        tf.config.run_functions_eagerly(False)
-
-    return read(made_once("exported", make))
+    with eagerly():  # tracing costs more than a few steps
+        export(cohort, run, **macros)
 
 
 @pytest.fixture(scope="session")
 def model(exported: Exported) -> Model:
     """The classifier, loaded."""
     return ncl_tf.load(exported.folder)
+
+
+@pytest.fixture(scope="session")
+def observed_model(exported_observed: Exported) -> Model:
+    """The classifier with observation columns, loaded."""
+    return ncl_tf.load(exported_observed.folder)
 
 
 @pytest.fixture(scope="session")

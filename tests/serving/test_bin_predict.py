@@ -102,10 +102,12 @@ def test_a_cohort_of_another_model_is_refused(model, mimic_ward_cohort):
         predict.score_cohort(model, Cohort(mimic_ward_cohort), "test", lambda hours: None)
 
 
-@pytest.mark.parametrize("what", ["mean", "scale", "high", "checksum alone"])
-def test_a_cohort_that_was_prepared_otherwise_in_one_number_is_refused(model, ward_cohort, tmp_path, what):
+@pytest.mark.parametrize("what", ["mean", "scale", "high", "checksum alone", "count_mean", "count_scale"])
+def test_a_cohort_that_was_prepared_otherwise_in_one_number_is_refused(what, request, tmp_path):
     """The cohort of training, with one number of HR's preparation changed, or with a changed remark that has no effect."""
-    path = shutil.copy(ward_cohort, tmp_path / "other.h5")
+    of_training = ["observed_model", "observed_cohort"] if "count" in what else ["model", "ward_cohort"]
+    model, cohort = (request.getfixturevalue(name) for name in of_training)
+    path = shutil.copy(cohort, tmp_path / "other.h5")
     with h5py.File(path, "r+") as file:
         preparation = json.loads(file.attrs["preprocessor"])
         position = [channel["name"] for channel in preparation["dataset"]["channels"]].index("HR")

@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 import ncl_tf
 from benchmarks.serve import export_untrained
 from ncl_tf.data import Channel, Cohort, Dataset, Stays, Task, write_cohort
+from ncl_tf.data.declaration import OBSERVATIONS
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
 from ncl_tf.data.windows import Windows
@@ -33,8 +34,10 @@ def raw_stay(ward, exported) -> tuple[str, np.ndarray]:
     return name, stays.values[stays.rows(np.flatnonzero(stays.names == name))]
 
 
-def test_without_this_project_raw_stays_score_as_evaluated(exported, stay_files, score_alone):
+@pytest.mark.parametrize("which", ["exported", "exported_observed"])
+def test_without_this_project_raw_stays_score_as_evaluated(which, request, stay_files, score_alone):
     """Whole, and hour by hour; among the stays are longer ones than the history of 24 hours."""
+    exported = request.getfixturevalue(which)
     assert max(map(len, exported.predictions.values())) > 24
     printed, results = score_alone(exported.folder, stay_files, streamed_every=1)
     assert printed.strip() == str(["embed", "predict", "score_next", "score_stay", "score_stays", "serving_default"])
@@ -174,6 +177,15 @@ def test_the_card_states_what_a_user_must_know(exported, ward_cohort):
     assert str(pathlib.Path.home()) not in text + json.dumps(card)
 
 
+def test_the_card_of_a_model_with_observations(exported_observed):
+    card, text = (exported_observed.folder / name for name in ("model.json", "model_card.md"))
+    state = json.loads(card.read_text())["inputs"]["state"]
+    assert state[:7] == [*STATIC, "ICULOS", "HR"]
+    assert state[40:] == [f"{name}:{what}" for what in ("since", "count") for name in state[6:40]]
+    parts = ["`state` [B, 23, 108]", "`windows` [B, 24, 108]", "how often channels were measured (recency, count)"]
+    assert [part for part in [*parts, "carried forward counts as a new"] if part not in text.read_text()] == []
+
+
 def test_the_cards_example_runs_as_it_stands(exported, monkeypatch, capfd):
     monkeypatch.chdir(exported.folder)
     exec(re.search(r"```python\n(.*?)```", pathlib.Path("model_card.md").read_text(), re.DOTALL)[1], {})
@@ -202,7 +214,7 @@ def test_a_cohort_without_preprocessor_gives_windows_only(exported, ward_cohort,
         model.score(np.zeros((1, 35)))
 
 
-def own_cohort(folder: pathlib.Path) -> tuple[Stays, Cohort]:
+def own_cohort(folder: pathlib.Path, observations: tuple[str, ...]) -> tuple[Stays, Cohort]:
     """Two channels, none of them static or the hour."""
     random = np.random.default_rng(3)
     lengths = random.integers(1, 60, 30)
@@ -210,16 +222,16 @@ def own_cohort(folder: pathlib.Path) -> tuple[Stays, Cohort]:
     values[random.random(values.shape) < 0.5] = np.nan
     labels = np.repeat(np.float32(np.arange(30) % 3 == 0), lengths)[:, None]
     stays = Stays(np.arange(30).astype(str), lengths, values, labels)
-    dataset = Dataset("own", (Channel("HR"), Channel("MAP", low=-1)), (Task("sepsis"),))
+    dataset = Dataset("own", (Channel("HR"), Channel("MAP", low=-1)), (Task("sepsis"),), observations=observations)
     write_cohort(folder / "own.h5", dataset, stays, random_split(stays.ever_positive(), 0), "")
     return stays, Cohort(folder / "own.h5")
 
 
-@pytest.mark.parametrize("whose", ["mimic3_benchmark", "own"])
+@pytest.mark.parametrize("whose", ["mimic3_benchmark", "own", "own with observations"])
 def test_other_cohorts(whose, request, tmp_path):
     """Raw stays score as their prepared windows: with levels and a height that becomes known, or without static values."""
-    if whose == "own":
-        stays, cohort = own_cohort(tmp_path)
+    if whose != "mimic3_benchmark":
+        stays, cohort = own_cohort(tmp_path, OBSERVATIONS if whose == "own with observations" else ())
     else:
         stays, _, _ = mimic3_benchmark.read_stays(request.getfixturevalue("mimic_ward"), carry_back=False, shift=0)
         cohort = Cohort(request.getfixturevalue("mimic_ward_cohort"))

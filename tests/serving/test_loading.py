@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import ncl_tf
+from ncl_tf.serving.loading import Model
 from refusals import refused
 
 HOUR = 0  # position of ICULOS among the values
@@ -23,17 +24,25 @@ def make_stay(hours: int, seed: int = 1, first_hour: int = 1) -> tuple[np.ndarra
     return values, np.array([1, np.nan, np.nan, 61, -3], np.float32)
 
 
+@pytest.fixture(scope="module", params=[40, 108])
+def any_model(request) -> Model:
+    """The model, or that with observation columns: what their states have of an hour."""
+    return request.getfixturevalue("model" if request.param == 40 else "observed_model")
+
+
 @pytest.mark.parametrize("hours", [1, 2, 23, 24, 25, 60])
-def test_streaming_equals_batch(model, hours):
+def test_streaming_equals_batch(any_model, hours, request):
+    model = any_model
     values, static = make_stay(hours)
     expected = model.score(values, static)
     stream = model.stream(STATIC)
     np.testing.assert_allclose([stream.next(row) for row in values], expected, rtol=0, atol=1e-6)
     assert np.ptp(expected) > 0
-    assert stream.state.shape == (1, 23, 40)
+    assert stream.state.shape == (1, 23, request.node.callspec.params["any_model"])
 
 
-def test_a_stream_resumes_from_its_state(model):
+def test_a_stream_resumes_from_its_state(any_model):
+    model = any_model
     values, static = make_stay(60)
     stream = model.stream(static)
     for row in values[:50]:
@@ -77,11 +86,22 @@ def test_a_data_frame_goes_by_names(model):
     np.testing.assert_array_equal(model.score(shuffled), model.score(values, static))
 
 
-def test_hours_left_out_are_hours_without_measurement(model):
+def test_hours_left_out_are_hours_without_measurement(any_model):
+    model = any_model
     values, static = make_stay(12)
     values[5:8, 1:] = np.nan
     rows = [0, 1, 2, 3, 4, 8, 9, 10, 11]
     np.testing.assert_array_equal(model.score(values[rows], static), model.score(values, static)[rows])
+
+
+def test_a_value_that_is_measured_again_is_another_input_only_with_observations(model, observed_model):
+    values, static = make_stay(20)
+    values[9:15, 1] = 88, *[np.nan] * 5
+    again = values.copy()
+    again[12, 1] = 88
+    np.testing.assert_array_equal(model.score(again, static), model.score(values, static))
+    differs = np.any(observed_model.score(again, static) != observed_model.score(values, static), axis=1)
+    assert differs.tolist() == [False] * 12 + [True] * 8  # the count stays another one
 
 
 def with_cell(row: int, column: int, value: float) -> np.ndarray:

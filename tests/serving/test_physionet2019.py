@@ -7,11 +7,18 @@ from ncl_tf.data.sources import physionet2019
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("observations", [None, "recency,count,measured,change"])
 def test_all_test_stays_score_as_evaluated(
-    physionet2019_zips, physionet2019_cohort, export, run, score_alone, tmp_path
+    observations, physionet2019_zips, physionet2019_cohort, export, run, score_alone, tmp_path
 ):
+    cohort = physionet2019_cohort
+    if observations:
+        cohort = tmp_path / "observed.h5"
+        sources = (f"--source={path}" for path in physionet2019_zips)
+        done = run("bin/prepare", "physionet2019", *sources, f"--observations={observations}", f"--output={cohort}")
+        assert done.returncode == 0, done.stderr
     sizes = {"steps": 20, "batch_size": 512, "queue_size": 4096, "report_every": 20}
-    model = export(physionet2019_cohort, tmp_path / "run", **sizes)
+    model = export(cohort, tmp_path / "run", **sizes)
     folder = tmp_path / "stays"
     assert len(model.predictions) == 8066
     assert sum(map(len, model.predictions.values())) == 312_078

@@ -1,17 +1,25 @@
 """Raw values prepared in the graph, bit for bit as the pipeline prepares them; and what the graph refuses."""
 
+import dataclasses
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from ncl_tf.data import Channel, Cohort, Dataset, Preprocessor, Stays, Task
+from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data.declaration import OBSERVATIONS
+from ncl_tf.data.preprocessing import clean
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.serving.raw import RawPreprocessor
+from ncl_tf.serving.rows import state_columns
 
 NAN = np.nan
 
 
 def prepared(raw: RawPreprocessor, stays: Stays) -> np.ndarray:
+    """Prepare all stays at once, in the graph."""
     hour = np.arange(len(stays.values)) - np.repeat(stays.first_rows, stays.lengths)
 
     @tf.function(autograph=False)
@@ -36,6 +44,48 @@ def test_a_ward_is_prepared_as_by_the_pipeline(form, request):
         index = list(stays.names).index(name)
         rows = slice(stays.first_rows[index], stays.first_rows[index] + stays.lengths[index])
         np.testing.assert_array_equal(found[rows], data.data[first : last + 1])
+
+
+def hour_by_hour(raw: RawPreprocessor, stays: Stays) -> np.ndarray:
+    """Prepare all stays side by side, each from nothing but its filled row of the hour before."""
+    rows, filled = (tf.TensorSpec([None, size], tf.float32) for size in (len(raw.channels), raw.size))
+    fill, prepare = tf.function(raw.fill_next, [rows, filled]), tf.function(raw.prepare, [filled])
+    state = np.full((len(stays.names), raw.size), NAN, np.float32)
+    assert not prepare(state).numpy().any()  # an hour before the stay is all zeros
+    table = np.full((len(stays.values), prepare(state).shape[1]), NAN, np.float32)
+    for hour in range(stays.lengths.max()):
+        present = stays.lengths > hour
+        rows = stays.first_rows[present] + hour
+        state[present] = fill(stays.values[rows], state[present])
+        table[rows] = prepare(state[present])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("form", "chosen"),
+    [
+        ("physionet2019", OBSERVATIONS[::-1]),
+        ("physionet2019", ("recency",)),
+        ("mimic3_benchmark", OBSERVATIONS),
+        ("mimic3_benchmark", ("count", "measured")),
+    ],
+)
+def test_observations_of_a_ward_are_prepared_as_by_the_pipeline(form, chosen, request):
+    """All stays at once and hour by hour; the logarithm of a count may differ in the last bit."""
+    if form == "physionet2019":
+        stays, _ = physionet2019.read_stays([request.getfixturevalue("ward")])
+        dataset = PHYSIONET2019
+    else:
+        stays, _, _ = mimic3_benchmark.read_stays(request.getfixturevalue("mimic_ward"), carry_back=False, shift=0)
+        dataset = MIMIC3_BENCHMARK
+    dataset = dataclasses.replace(dataset, observations=chosen)
+    cleaned = clean(dataset, stays)
+    preprocessor = Preprocessor.fit(dataset, stays, cleaned, np.arange(0, len(stays.names), 2))
+    expected, raw = preprocessor.transform(stays, cleaned), RawPreprocessor(preprocessor)
+    counts = np.array([column.endswith(":count") for column in dataset.columns])
+    for found in (prepared(raw, stays), hour_by_hour(raw, stays)):
+        np.testing.assert_array_equal(found[:, ~counts], expected[:, ~counts])
+        np.testing.assert_allclose(found[:, counts], expected[:, counts], rtol=0, atol=2e-6)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +114,45 @@ def test_by_hand(small):
     ]
     stays = Stays(np.array(["a", "b"]), np.array([4, 2]), np.float32(values), np.empty((6, 0)))
     np.testing.assert_array_equal(prepared(small, stays), np.array(expected, np.float32))
+
+
+def test_observations_by_hand():
+    """An implausible value is a measurement; it has no change, nor has the value after it."""
+    channels = (
+        Channel("age", static=True),
+        Channel("HR", low=10, high=300),
+        Channel("GCS", "categorical", levels=(0, 1)),
+    )
+    dataset = Dataset("small", channels, (Task("sepsis"),), observations=OBSERVATIONS)
+    fitted = np.float32([[60, 80, 0], [1, 10, 1], [0, 1, 2], [1, 2, 4]])  # mean and scale, then those of counts
+    raw = RawPreprocessor(Preprocessor(dataset, *fitted))
+    values = [
+        [60, NAN, NAN],
+        [NAN, 90, 0],
+        [NAN, NAN, NAN],
+        [NAN, 70, NAN],
+        [NAN, 400, 1],
+        [NAN, 80, NAN],
+        [NAN, 85, NAN],
+    ]
+    values += [[50, NAN, 1]]  # another stay
+    log = {count: math.log(1 + count) for count in range(6)}
+    hr, gcs = [0, 1, 1, 2, 3, 4, 5, 0], [0, 1, 1, 1, 2, 2, 2, 1]
+    expected = {
+        "HR:recency": [0, 1, 1 / 2, 1, 1, 1, 1, 0],
+        "GCS:recency": [0, 1, 1 / 2, 1 / 3, 1, 1 / 2, 1 / 3, 1],
+        "HR:count": [(log[count] - 1) / 2 for count in hr],
+        "GCS:count": [(log[count] - 2) / 4 for count in gcs],
+        "HR:measured": [0, 1, 0, 1, 1, 1, 1, 0],
+        "GCS:measured": [0, 1, 0, 0, 1, 0, 0, 1],
+        "HR:change": [0, 0, 0, -2, 0, 0, 0.5, 0],
+    }
+    assert dataset.columns[3:] == list(expected)
+    stays = Stays(np.array(["a", "b"]), np.array([7, 1]), np.float32(values), np.empty((8, 0)))
+    for found in (prepared(raw, stays), hour_by_hour(raw, stays)):
+        np.testing.assert_allclose(found[:, 3:], np.transpose(list(expected.values())), rtol=1e-6, atol=1e-6)
+    assert state_columns(dataset)[3:] == ["HR:since", "GCS:since", "HR:count", "GCS:count", "HR:before"]
+    assert raw.size == 8
 
 
 HOUR = "a whole hour, one after the hour of the row before"

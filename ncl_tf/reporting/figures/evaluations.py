@@ -37,12 +37,19 @@ class BinaryEvaluation:
     @property
     def panel(self) -> tuple[str, ...]:
         """The values of PANEL."""
-        return dataset_title(self.run), self.run.record["cohort_checksum"], self.settings.task, self.settings.split
+        return dataset_title(self.run), self.run.record["cohort_checksum"], self.settings.task, self.stays
+
+    @property
+    def stays(self) -> str:
+        """What was scored: a split of the run's cohort, or stays of another cohort in words."""
+        return self.settings.stays if self.settings.external else self.settings.split
 
     @property
     def label(self) -> str:
         """The run, and head and features as in the evaluation's name."""
-        variant = dataclasses.replace(self.settings, split="test").name.removeprefix(f"{self.settings.task}-")
+        variant = dataclasses.replace(self.settings, split="test", external=None).name.removeprefix(
+            f"{self.settings.task}-"
+        )
         return f"{self.run.label}, {variant}"
 
     @property
@@ -150,7 +157,7 @@ def binary_evaluations(sources: Sources, block: str | None = None) -> tuple[list
 def best_evaluations(found: list[BinaryEvaluation]) -> list[BinaryEvaluation]:
     """Choose the evaluation with the highest AUPRC for each cohort and task, on the test split where there is one."""
     by_task = grouped(found, lambda one: one.panel[:-1]).values()
-    return [max(these, key=lambda one: (one.settings.split == "test", one.metrics["auprc"])) for these in by_task]
+    return [max(these, key=lambda one: (one.settings.on_own_test, one.metrics["auprc"])) for these in by_task]
 
 
 def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -162,7 +169,8 @@ def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def panel_title(panel: tuple[str, ...]) -> str:
     """Name the values of PANEL for readers, in two lines."""
     dataset, checksum, task, split = panel
-    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {SPLIT_TITLES[split]} split"
+    stays = f"{SPLIT_TITLES[split]} split" if split in SPLIT_TITLES else split
+    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {stays}"
 
 
 def _calibration(found: list[BinaryEvaluation]) -> pd.DataFrame:

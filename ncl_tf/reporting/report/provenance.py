@@ -108,7 +108,9 @@ def _commands(run: StoredRun) -> list[str]:
         flags = {name: asked[name] for name in ("task", "head")}
         flags |= {"features": asked["features"]} if asked["features"] != "representation" else {}
         flags |= {name: asked[name] for name in ("labels", "label_seed")} if asked["labels"] != 1 else {}
-        flags |= {"split": asked["split"]} if asked["split"] != "test" else {}
+        external = asked.get("external")
+        flags |= {"external": f"{external}.h5"} if external else {}
+        flags |= {"split": asked["split"]} if asked["split"] != ("all" if external else "test") else {}
         words = [f"--{name}={value}" for name, value in flags.items()] + ["--fine_tune"] * asked["fine_tune"]
         words += [f"--gin_param={name} = {value}" for name, value in settings.protocol_overrides(result).items()]
         commands.append(shlex.join(["bin/evaluate", "--run_dir=AGAIN", *words]))

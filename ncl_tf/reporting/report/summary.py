@@ -6,7 +6,7 @@ from typing import Any
 
 from ncl_tf.data.cohort import Cohort, titled
 from ncl_tf.data.splits import SPLITS
-from ncl_tf.evaluation.settings import share_of_labels
+from ncl_tf.evaluation.settings import EvaluationSettings, share_of_labels
 from ncl_tf.paper.compare import HEAD_TITLES, METRIC_TITLES, Comparison
 from ncl_tf.paper.planned import planned_evaluation
 from ncl_tf.paper.progress import duration
@@ -76,7 +76,7 @@ def best_results(sources: Sources) -> dict[tuple[str, str, str], tuple[BestResul
             for evaluation in run.evaluations:
                 asked = evaluation["settings"]
                 metric = "auprc" if "auprc" in evaluation["metrics"] else "kappa"
-                if asked["split"] == "test" and share_of_labels(evaluation) == 1:
+                if EvaluationSettings(**asked).on_own_test and share_of_labels(evaluation) == 1:
                     key = (run.record["cohort_checksum"], asked["task"], metric)
                     found.setdefault(key, {})[run.folder / evaluation["name"]] = _of_run(run, evaluation, metric)
     return {key: (max(these.values(), key=lambda result: result.value), len(these)) for key, these in found.items()}

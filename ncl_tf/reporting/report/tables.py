@@ -8,7 +8,7 @@ from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.datasets import PAPER_COUNTS
 from ncl_tf.data.describe import counts
 from ncl_tf.data.splits import SPLITS
-from ncl_tf.evaluation.settings import share_of_labels
+from ncl_tf.evaluation.settings import EvaluationSettings, share_of_labels
 from ncl_tf.paper.compare import HEAD_TITLES, METRIC_TITLES, Cell, Comparison
 from ncl_tf.paper.planned import planned_evaluation
 from ncl_tf.paper.results import cut_short
@@ -104,7 +104,7 @@ def settings_in_words(result: dict[str, Any]) -> str:
     parts += [f"on {asked['features'].replace('_', ' ')}"] * (asked["features"] != "representation")
     parts += ["fine-tuned"] * asked["fine_tune"]
     parts += [f"{labels:.0%} of labels"] * (labels != 1)
-    return ", ".join([*parts, f"{asked['split']} split"])
+    return ", ".join([*parts, EvaluationSettings(**asked).stays])
 
 
 def data(cohort: Cohort) -> str:

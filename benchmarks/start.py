@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.heads import simulated
 from benchmarks.measure import ROOT, Row, cpu_of_children, interleaved
 
-REPEATS = 5
+REPEATS = 3
 REFUSED = (
     "train --gin_file=nowhere.gin",
     "evaluate --run_dir=nowhere",

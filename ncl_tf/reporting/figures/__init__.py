@@ -9,7 +9,7 @@ for figure in figures.make(figures.Sources([pathlib.Path("runs/physionet2019_lap
 from collections.abc import Callable, Iterable, Sequence
 
 from ncl_tf.errors import InputError
-from ncl_tf.reporting.figures import cohorts, evaluations, representations, sweeps, training, wards
+from ncl_tf.reporting.figures import calibration, cohorts, evaluations, representations, sweeps, training, wards
 from ncl_tf.reporting.figures.figure import Figure, style
 from ncl_tf.reporting.sources import MissingInputError, Sources
 
@@ -26,6 +26,7 @@ DRAWN_BY: dict[str, Callable[[Sources], Figure]] = {
     "precision_recall": evaluations.precision_recall,
     "reliability": evaluations.reliability_curves,
     "event_recall": wards.event_recall,
+    "calibration": calibration.calibration,
     "subgroups": wards.subgroups,
     "decision_curve": wards.decision_curves,
 }

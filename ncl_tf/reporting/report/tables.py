@@ -17,7 +17,7 @@ from ncl_tf.reporting.sources import without_seed
 from ncl_tf.runs import StoredRun
 
 escape = html.escape
-TEXT, TEXTS = ' class="text"', ("evaluated by", "budget")  # what marks columns of words, and their headings
+TEXT, TEXTS = ' class="text"', ("evaluated by", "budget", "answer")  # what marks columns of words, and their headings
 NOTHING = '<td class="none">–</td>'
 
 

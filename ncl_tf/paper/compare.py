@@ -139,7 +139,7 @@ class Comparison:
             text += " †: stopped by budget, when time or epochs ran out, in some of its runs."
         if self.simulated:
             text += " The data are a simulated ward, whose results cannot be compared with the paper's."
-        elif (dataset := self.results[0]["dataset"]) != self.table.dataset:
+        elif (dataset := self.results[0]["dataset"]) != self.table.dataset != "table":
             text += f" The data are those of {dataset}, not the paper's."
         if self.changed:
             rows = "; ".join(f"{row} {settings}" for row, settings in self.changed.items())

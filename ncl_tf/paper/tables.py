@@ -13,6 +13,8 @@ blocks         groups of rows that compete for bold. `rows` names them, or the k
                `axes`, settings of `method` beside the fixed `settings`. `figures` are the paper's cells: mean ± std,
                x 100, bold between asterisks
 
+Tables in tables/any_task/ are for a task of any cohort: `metrics` has one for each kind of task, and `of_task` names the table.
+
 The statistics of the datasets are `ncl_tf.data.datasets.PAPER_COUNTS`.
 """
 
@@ -24,6 +26,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from ncl_tf.data.declaration import Task
 from ncl_tf.errors import InputError
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -177,10 +180,28 @@ def names() -> list[str]:
     return sorted(path.stem for path in (HERE / "tables").glob("*.toml"))
 
 
+def any_task() -> list[str]:
+    """List the names of the tables that can be made for a task of any cohort."""
+    return sorted(path.stem for path in (HERE / "tables" / "any_task").glob("*.toml"))
+
+
+def of_task(name: str, task: Task) -> str:
+    """Name the table of `any_task` for one task: window_alpha-auprc-aki."""
+    return f"{name}-{_read(f'any_task/{name}')['metrics'][task.kind]}-{task.name}"
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((HERE / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
 def load_table(name: str) -> Table:
-    """Read the table of that name."""
-    check_names("table", [name], names(), "the paper's")
-    data = tomllib.loads((HERE / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
+    """Read the table of that name, one of `names` or made by `of_task`."""
+    base, *of = name.split("-", 2)
+    if len(of) == 2 and base in any_task():
+        data = _read(f"any_task/{base}") | {"metrics": {of[1]: [of[0]]}}
+    else:
+        check_names("table", [name], names(), "the paper's")
+        data = _read(name)
     columns = tuple(
         Column(task, metric, head, labels)
         for labels in data.get("labels", [1.0])

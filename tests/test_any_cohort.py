@@ -89,7 +89,14 @@ def test_every_demo_is_trained_evaluated_exported_and_predicted(yaib_demo, sourc
     table["time"] = (table["time"] / pd.Timedelta(hours=1)).astype(int)
     table.rename(columns={"stay_id": "stay"}).to_csv(tmp_path / "stays.csv", index=False)
     model = run_dir / "evaluations" / f"{task}-mlp" / "classifier"
-    done(run, "bin/predict", f"--model={model}", f"--input={tmp_path / 'stays.csv'}", f"--output={tmp_path / 'out'}")
+    done(
+        run,
+        "bin/predict",
+        f"--model={model}",
+        f"--input={tmp_path / 'stays.csv'}",
+        f"--output={tmp_path / 'out'}",
+        "--format=parquet",
+    )
     predicted = pd.read_parquet(tmp_path / "out/predictions.parquet")
     evaluated = pd.read_parquet(run_dir / "evaluations" / f"{task}-mlp.parquet")
     merged = predicted.astype({"stay": str}).merge(evaluated, on=["stay", "hour"], suffixes=("", "_evaluated"))

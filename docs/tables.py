@@ -189,6 +189,10 @@ def rates(results: pathlib.Path) -> str:
             )
         elif "GiB" in row:
             body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
+        elif name == "observations":
+            what = f"{row[name]}, {row['columns with']} columns, of which {row['columns without']} without observations"
+            times = f"{row['with CPU s']:.3g} s of CPU time, without observations {row['without CPU s']:.3g} s"
+            body.append([what, f"{times}: {row['ratio'] - 1:+.0%}"])
         elif "CPU seconds" in row:
             what = f"{row[name]}, {row['hours']:,} hours of {row['stays']:,} stays"
             body.append([what, f"{row['CPU seconds']:.1f} s of CPU time"])
@@ -211,7 +215,18 @@ def sizes(results: pathlib.Path) -> str:
 
 def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of all measurements with the name of their benchmark."""
-    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "ward", "serve"):
+    for name in (
+        "step",
+        "objective",
+        "encoder",
+        "embed",
+        "evaluate",
+        "data",
+        "observations",
+        "mimic3",
+        "ward",
+        "serve",
+    ):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             yield from ((name, row) for row in files.read_json(path)["rows"])

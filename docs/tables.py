@@ -84,7 +84,7 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
     lines = list(dict.fromkeys((column.labels, column.task, column.head) for column in table.columns))
     varied = [index for index in range(3) if len({line[index] for line in lines}) > 1]
     metrics = list(dict.fromkeys(column.metric for column in table.columns))
-    paper = any(cell.figure for cell in comparison.cells.values())
+    paper = any(cell.figure and not cell.quoted for cell in comparison.cells.values())
     header = ["", *(("labels", "task", "head")[index] for index in varied), "seeds"]
     header += [title for metric in metrics for title in (compare.METRIC_TITLES[metric], *["paper"] * paper)]
     body = []
@@ -95,14 +95,14 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
                 comparison.cells.get((row.name, paper_tables.Column(task, metric, head, labels))) for metric in metrics
             ]
             seeds = {cell.seeds for cell in cells if cell and cell.values}
-            if not seeds:
+            if not seeds and not row.quoted:
                 continue
             texts = [
                 text
                 for cell in cells
                 for text in (cell.text(bold) if cell else "", *[_figure(cell and cell.figure)] * paper)
             ]
-            body.append([row.title, *(kind[index] for index in varied), str(max(seeds)), *texts])
+            body.append([row.title, *(kind[index] for index in varied), str(max(seeds, default="")), *texts])
     return _markdown(header, body)
 
 

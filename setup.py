@@ -29,7 +29,7 @@ setup(
     ],
     package_dir={f"ncl_tf.{name}": name for name in FOLDERS},
     package_data={
-        "ncl_tf.paper": ["*.toml", "tables/*.toml"],
+        "ncl_tf.paper": ["*.toml", "tables/*.toml", "tables/any_task/*.toml"],
         "ncl_tf.reporting.report": ["*.html", "*.css", "*.js"],
         **{f"ncl_tf.{name}": patterns for name, patterns in FOLDERS.items()},
     },

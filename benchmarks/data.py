@@ -49,13 +49,18 @@ def data(sources: Sequence[str]) -> list[Row]:
         ]
 
 
-def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], Row]:
-    """Write folder/cohort.h5 in a process of its own; return its name, its sources, and what that cost."""
+def sources_of(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], list[str]]:
+    """Return name, sources and arguments of a preparation; without sources, those of a ward that it writes to folder/ward."""
     name, arguments = "PhysioNet 2019", []
     if not sources:
         name, sources, arguments = "simulated ward", [f"{folder}/ward"], ["--split=random"]
         write_ward(SIMULATED_STAYS, seed=1, output=folder / "ward", form="physionet2019")
-    arguments += [f"--source={source}" for source in sources]
+    return name, sources, arguments + [f"--source={source}" for source in sources]
+
+
+def prepare(sources: Sequence[str], folder: pathlib.Path) -> tuple[str, Sequence[str], Row]:
+    """Write folder/cohort.h5 in a process of its own; return its name, its sources, and what that cost."""
+    name, sources, arguments = sources_of(sources, folder)
     _, cost = run_preparation("physionet2019", [*arguments, f"--output={folder / 'cohort.h5'}"])
     return name, sources, cost
 

@@ -186,12 +186,18 @@ def training_step(name: str, batch: int, queue: int, form: str) -> Callable[[], 
         queue_size=queue,
         task=0,
     )
-    model.build((None, HISTORY, COLUMNS))
+    return step_on(model, random_windows(batch), xla)
+
+
+def step_on(model: MomentumContrast, windows: tf.Tensor, xla: bool) -> Callable[[], None]:
+    """Make the work of a whole training step of a model that is not built yet, always on the same windows [N, T, C]."""
+    batch = windows.shape[0]
+    model.build((None, *windows.shape[1:]))
     model.compile(optimizer=keras.optimizers.Adam(1e-3, name="adam"), jit_compile=xla)
-    attributes = random_attributes(queue, seed=5)
+    attributes = random_attributes(model.queue_size, seed=5)
     model.store(model.queue._replace(attributes=attributes))  # a queue full of real keys
     batches = {
-        "window": random_windows(batch),
+        "window": windows,
         "stay": attributes.stay[:batch],
         "hour": attributes.hour[:batch],
         "label": attributes.label[:batch, None],

@@ -69,8 +69,8 @@ from intime. Elsewhere in the table, too, durations are hours, and booleans are 
 
 Without a split column, the split is random (64 / 16 / 20 %), stratified by whether a stay is ever positive in the first binary
 task. It needs at least 25 stays, three of them positive. If patients return, name their column as subject: otherwise it splits by
-stay. A task named sepsis is also evaluated by the utility of the PhysioNet challenge, whose labels
-turn positive six hours before the onset.
+stay. With --test_source, another table tests, and the first one trains and validates (80 / 20 %). A task named sepsis is also
+evaluated by the utility of the PhysioNet challenge, whose labels turn positive six hours before the onset.
 """
 
 import pathlib
@@ -87,6 +87,10 @@ SOURCE = flags.DEFINE_multi_string(
     "source", None, "PATH: The hourly table, .csv or .parquet, or a folder of .parquet files.", required=True
 )
 SCHEMA = flags.DEFINE_string("schema", None, "FILE: The schema, .toml; see below.", required=True)
+cli.group("Split")
+TEST_SOURCE = flags.DEFINE_multi_string(
+    "test_source", [], "PATH: Test on this table, of the same schema, and only on it."
+)
 SEED = flags.DEFINE_integer("seed", 0, "N: Seed of the random split.", lower_bound=0, upper_bound=2**32 - 1)
 common.define_output()
 
@@ -94,8 +98,10 @@ common.define_output()
 def main() -> None:
     output = common.checked_output()
     dataset, schema = read_schema(pathlib.Path(SCHEMA.value))
-    paths = arrow.find_files([pathlib.Path(source) for source in SOURCE.value])
-    stays, split = read_stays(paths, dataset, schema, SEED.value)
+    sources = [[pathlib.Path(source) for source in flag.value] for flag in (SOURCE, TEST_SOURCE)]
+    paths = arrow.find_files([source for part in sources for source in part])
+    training = len(arrow.find_files(sources[0]))
+    stays, split = read_stays(paths[:training], dataset, schema, SEED.value, paths[training:])
     common.write_and_summarize(output, dataset, stays, split, arrow.checksum_of_files(paths))
 
 

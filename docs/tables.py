@@ -84,7 +84,7 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
     lines = list(dict.fromkeys((column.labels, column.task, column.head) for column in table.columns))
     varied = [index for index in range(3) if len({line[index] for line in lines}) > 1]
     metrics = list(dict.fromkeys(column.metric for column in table.columns))
-    paper = any(cell.figure for cell in comparison.cells.values())
+    paper = any(cell.figure and not cell.quoted for cell in comparison.cells.values())
     header = ["", *(("labels", "task", "head")[index] for index in varied), "seeds"]
     header += [title for metric in metrics for title in (compare.METRIC_TITLES[metric], *["paper"] * paper)]
     body = []
@@ -95,14 +95,14 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
                 comparison.cells.get((row.name, paper_tables.Column(task, metric, head, labels))) for metric in metrics
             ]
             seeds = {cell.seeds for cell in cells if cell and cell.values}
-            if not seeds:
+            if not seeds and not row.quoted:
                 continue
             texts = [
                 text
                 for cell in cells
                 for text in (cell.text(bold) if cell else "", *[_figure(cell and cell.figure)] * paper)
             ]
-            body.append([row.title, *(kind[index] for index in varied), str(max(seeds)), *texts])
+            body.append([row.title, *(kind[index] for index in varied), str(max(seeds, default="")), *texts])
     return _markdown(header, body)
 
 
@@ -191,6 +191,10 @@ def rates(results: pathlib.Path) -> str:
             )
         elif "GiB" in row:
             body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
+        elif name == "observations":
+            what = f"{row[name]}, {row['columns with']} columns, of which {row['columns without']} without observations"
+            times = f"{row['with CPU s']:.3g} s of CPU time, without observations {row['without CPU s']:.3g} s"
+            body.append([what, f"{times}: {row['ratio'] - 1:+.0%}"])
         elif "CPU seconds" in row:
             what = f"{row[name]}, {row['hours']:,} hours of {row['stays']:,} stays"
             body.append([what, f"{row['CPU seconds']:.1f} s of CPU time"])
@@ -216,7 +220,8 @@ def sizes(results: pathlib.Path) -> str:
 
 def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of all measurements with the name of their benchmark."""
-    for name in ("step", "objective", "encoder", "embed", "evaluate", "data", "mimic3", "ward", "serve", "start"):
+    before = ("step", "objective", "encoder", "embed", "evaluate", "data", "observations")
+    for name in (*before, "mimic3", "ward", "serve", "start"):
         path = results / f"benchmark_{name}.json"
         if path.exists():
             yield from ((name, row) for row in files.read_json(path)["rows"])

@@ -172,7 +172,7 @@ def test_bin_evaluate_scores_the_run_or_shows_why_not(finished, ward_cohort, pyt
     code, out, err = finish(start([*command, "--write_psv=psv"], tmp_path))
     assert code == 0, err
     result = json.loads((run_dir / "evaluations" / "sepsis-mlp.json").read_text())
-    assert f"sepsis-mlp on the test split, best epoch {record(run_dir)['best_epoch']} of " in out
+    assert f"sepsis-mlp on test split, best epoch {record(run_dir)['best_epoch']} of " in out
     low, high = result["intervals"]["auroc"]
     assert f"  auroc       {100 * result['metrics']['auroc']:8.2f}   [{100 * low:.2f}, {100 * high:.2f}]\n" in out
     assert "stopped by budget" not in out

@@ -222,6 +222,8 @@ FRAGMENTS = {  # what a file that is only a part of a configuration needs before
     "methods/end_to_end.gin": (["datasets/physionet2019.gin"], {"task": "sepsis"}),
     "methods/": (["datasets/physionet2019.gin"], {}),
     "budgets/": (["paper/physionet2019/cl.gin"], {}),
+    "beyond/table/ncl_y.gin": ([], {"task": "sepsis"}),
+    "beyond/table/end_to_end.gin": ([], {"task": "sepsis"}),
     "beyond/observations.gin": (["paper/physionet2019/cl.gin"], {}),
     "authors_code": (["paper/physionet2019/ncl_w.gin"], {}),
 }

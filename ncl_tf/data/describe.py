@@ -83,15 +83,40 @@ def _channel_lines(cohort: Cohort) -> list[str]:
             share = float((column != 0).mean())
             lines.append(f"{name:36}{share:>10.1%}{column.min():>12.4g}{column.mean():>12.4g}{column.max():>12.4g}")
         return lines
+    positive = measured_in_positive_hours(cohort)
+    task, shares = positive or ("", {})
     lines = [
-        "channels in the training split: hours measured, hours known after forward fill, range of what is known",
-        f"{'channel':36}{'kind':>20}{'measured':>10}{'known':>10}{'min':>10}{'mean':>10}{'max':>10}  unit",
+        f"channels in the training split: hours measured, {f'of the hours with {task} measured, ' * bool(task)}"
+        "hours known after forward fill, range of what is known",
+        f"{'channel':36}{'kind':>20}{'measured':>10}{'positive' * bool(task):>{10 * bool(task)}}{'known':>10}{'min':>10}"
+        f"{'mean':>10}{'max':>10}  unit",
     ]
     for channel in cohort.preprocessor.dataset.channels:
         s = cohort.channel_statistics[channel.name]
         kind = ("static " if channel.static else "") + channel.kind
         span = "".join(f"{'-' if s[key] is None else format(s[key], '.4g'):>10}" for key in ("min", "mean", "max"))
+        share = f"{shares[channel.name]:.1%}" if channel.name in shares else ""
         lines.append(
-            f"{channel.name:36}{kind:>20}{s['measured']:>10.1%}{s['known']:>10.1%}{span}  {channel.unit}".rstrip()
+            f"{channel.name:36}{kind:>20}{s['measured']:>10.1%}{share:>{10 * bool(task)}}{s['known']:>10.1%}{span}  "
+            f"{channel.unit}".rstrip()
         )
     return lines
+
+
+def measured_in_positive_hours(cohort: Cohort) -> tuple[str, dict[str, float]] | None:
+    """Return the first binary task, and the share of its positive training hours in which each observed channel is measured.
+
+    None without such hours, or without the observation recency or measured, which show them.
+    """
+    observation = next((name for name in ("recency", "measured") if name in cohort.observations), None)
+    binary = [position for position, task in enumerate(cohort.tasks) if task.kind == "binary"]
+    if observation is None or not binary:
+        return None
+    data, dataset = cohort["train"], cohort.preprocessor.dataset
+    positive = data.data[data.labels[:, binary[0]] == 1]
+    if not len(positive):
+        return None
+    names = [dataset.channels[channel].name for channel in dataset.observed]
+    columns = [cohort.columns.index(f"{name}:{observation}") for name in names]
+    shares = (positive[:, columns] == 1).mean(axis=0)
+    return cohort.tasks[binary[0]].name, dict(zip(names, shares.tolist(), strict=True))

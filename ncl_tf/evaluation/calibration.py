@@ -24,6 +24,7 @@ CLIP = 1e-7  # probabilities nearer to 0 or 1 count as this near, which is what 
 DECIMALS = (
     2  # of the log-odds by which isotonic regression orders hours, so that the last bits of a score decide nothing
 )
+LEAST = 1e-12  # risks nearer to 0 or 1 count as this near in the log loss, which is then finite
 FOLDS = 5
 NEWTON_STEPS, SMALL_STEP = 100, 1e-6  # after a small step, the error is of the size of its square
 BINS = 20  # of equal mass, for the calibration error
@@ -118,34 +119,27 @@ def stay_folds(positive: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return fold[stay]
 
 
-def logistic_regression(
-    x: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None
-) -> tuple[float, float] | None:
+def logistic_regression(x: np.ndarray, labels: np.ndarray) -> tuple[float, float] | None:
     """Maximize the likelihood of sigmoid(slope * x + intercept), without a penalty, by Newton's method.
 
-    Args:
-        x, labels: [H], labels 0 or 1.
-        weights: [H] how often each counts; None: once.
-
-    Returns:
-        Slope and intercept; None if there is no maximum: a class is missing, or a threshold of x separates them.
+    x, labels: [H], labels 0 or 1. Returns slope and intercept; None if there is no maximum: a class is missing, or a threshold of
+    x separates them.
     """
     positive = np.asarray(labels, bool)
-    w = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
-    ones, zeros = (x[hours & (w > 0)] for hours in (positive, ~positive))
+    ones, zeros = x[positive], x[~positive]
     if not (len(ones) and len(zeros) and ones.min() < zeros.max() and zeros.min() < ones.max()):
         return None
-    center, scale = np.average(x, weights=w), x.std()
-    design, share = np.stack([(x - center) / scale, np.ones(len(x))]), np.average(positive, weights=w)
+    center, scale, share = x.mean(), x.std(), positive.mean()
+    design = np.stack([(x - center) / scale, np.ones(len(x))])
 
     def likelihood(value: np.ndarray) -> float:
-        return w @ (positive * (value @ design) - np.logaddexp(0, value @ design))
+        return np.sum(positive * (value @ design) - np.logaddexp(0, value @ design))
 
     value = np.array([0, np.log(share / (1 - share))])
     for _ in range(NEWTON_STEPS):
         risk = sigmoid(value @ design)
-        curvature = (design * (w * risk * (1 - risk))) @ design.T
-        step = np.linalg.solve(curvature, design @ (w * (positive - risk)))
+        curvature = (design * (risk * (1 - risk))) @ design.T
+        step = np.linalg.solve(curvature, design @ (positive - risk))
         while np.abs(step).max() > SMALL_STEP and likelihood(value + step) < likelihood(value):
             step = step / 2
         value = value + step
@@ -212,7 +206,7 @@ def _loss_left_out(
         calibrator = fit(x[~out], positive[~out])
         if calibrator is None:
             return None
-        risks = calibrator.of_log_odds(x[out])
+        risks = np.clip(calibrator.of_log_odds(x[out]), LEAST, 1 - LEAST)
         total -= np.log(np.where(positive[out], risks, 1 - risks)).sum()
     return float(total / len(x))
 

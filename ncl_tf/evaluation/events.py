@@ -187,6 +187,24 @@ def count_alarms(
     return AlarmCounts(policy, thresholds, alarms[position], correct[position], watched, event_stay, lead_time, without)
 
 
+def threshold_of_rate(
+    scores: np.ndarray, labels: np.ndarray, lengths: np.ndarray, policy: AlarmPolicy, alarms_per_day: float
+) -> float:
+    """Find the lowest threshold, of all scores, with at most so many alarms per patient-day; arguments as in `count_alarms`.
+
+    A lower threshold never raises fewer alarms, so every count at THRESHOLDS of them leaves one part in so many to search.
+    """
+    levels = np.unique(_check_scores(scores, np.shape(labels)))
+    levels = np.append(np.nextafter(levels[:1], -np.inf), levels)  # the lowest lets all hours pass, the highest none
+    low, high = 0, len(levels) - 1
+    while True:
+        tried = np.unique(np.linspace(low, high, THRESHOLDS).round().astype(int))
+        first = count_alarms(scores, labels, lengths, policy, levels[tried]).at_rate(alarms_per_day)
+        low, high = tried[max(first - 1, 0)], tried[first]
+        if high - low <= 1:
+            return float(levels[high])
+
+
 def raise_alarms(
     scores: np.ndarray, watched: np.ndarray, lengths: np.ndarray, threshold: float, silence: int = SILENCE
 ) -> np.ndarray:

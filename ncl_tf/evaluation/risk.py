@@ -8,7 +8,7 @@ import numpy as np
 from ncl_tf.data.declaration import Task
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.calibration import Calibrator, calibration_metrics, fit_calibrator
-from ncl_tf.evaluation.events import AlarmPolicy, count_alarms
+from ncl_tf.evaluation.events import AlarmPolicy, count_alarms, threshold_of_rate
 from ncl_tf.evaluation.settings import OF_ALARMS, EvaluationSettings
 from ncl_tf.evaluation.utility import best_threshold, stay_of_hours, utility
 
@@ -134,8 +134,7 @@ def choose_alarm(validation: HourScores, task: Task, settings: EvaluationSetting
         threshold = best_threshold(labelled.probabilities, labelled.labels, labelled.lengths)
     else:
         aim, rate = "alarms_per_day", settings.alarms_per_day or ALARMS_PER_DAY
-        counts = count_alarms(*hours)
-        threshold = float(counts.thresholds[counts.at_rate(rate)])  # the highest one raises no alarm
+        threshold = threshold_of_rate(*hours, rate)
     curve = count_alarms(*hours, thresholds=np.array([threshold])).curve()
     reached = {name: None if np.isnan(value[0]) else float(value[0]) for name, value in curve.items()}
     if task.has_utility:

@@ -5,7 +5,7 @@ from B resampled cohorts of all S stays, of which a group has its own; so groups
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,12 @@ def subgroup_metrics(
     ]
     worst = {metric: _worst(groups, metric) for metric in METRICS}
     return {"all": report(np.ones(len(hours.lengths), bool)), "groups": groups, "worst": worst}
+
+
+def worst_group(subgroups: Mapping[str, Any], metric: str) -> dict[str, Any] | None:
+    """Find the group that `worst` of `subgroup_metrics` names for a metric; None without one."""
+    worst = subgroups["worst"][metric]
+    return worst and next(one for one in subgroups["groups"] if worst.items() <= one.items())
 
 
 def _report(hours: ScoredHours, sums: np.ndarray, prevalence: float, multiplicities: np.ndarray) -> dict[str, Any]:

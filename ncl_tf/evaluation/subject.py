@@ -17,7 +17,7 @@ from ncl_tf.methods.supervised import Classifier
 from ncl_tf.runs import Run, StoredRun, bindings
 from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's configuration binds training
 
-OTHER_DATASETS = "physionet2019"  # whose constants of the protocol are those of datasets without a file in gin/datasets
+OTHER_DATASETS = "table"  # whose constants of the protocol are those of datasets without a file in gin/datasets
 CONSTANTS = ("protocol", "trees")  # configurables that an evaluation may bind
 
 

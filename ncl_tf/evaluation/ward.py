@@ -8,7 +8,7 @@ from ncl_tf.evaluation.decision_curve import decision_curve, useful_span
 from ncl_tf.evaluation.event_metrics import event_counts, event_metrics
 from ncl_tf.evaluation.metrics import resampled_stays
 from ncl_tf.evaluation.risk import HourScores, Risks
-from ncl_tf.evaluation.subgroups import ScoredHours, subgroup_metrics
+from ncl_tf.evaluation.subgroups import ScoredHours, subgroup_metrics, worst_group
 
 
 def ward_metrics(hours: HourScores, fitted: Risks, characteristics: Sequence[Characteristic]) -> dict[str, Any]:
@@ -49,12 +49,11 @@ def ward_summary(result: Mapping[str, Any]) -> Iterator[str]:
         yield text + (f"; median {metrics['lead_time']:g} hours before the onset" if events["detected"] else "")
         rates = (f"{100 * at['event_recall']:.0f} % at {at['alarms_per_day']:g}" for at in events["at_rates"])
         yield f"  by alarms per patient-day: {', '.join(rates)}"
-    if worst := groups["worst"]["auroc"]:
-        (group,) = (group for group in groups["groups"] if {name: group[name] for name in worst} == worst)
+    if group := worst_group(groups, "auroc"):
         low, high = group["intervals"]["auroc"]
         yield (
             f"subgroups: lowest AUROC {100 * group['metrics']['auroc']:.1f} [{100 * low:.1f}, {100 * high:.1f}] for "
-            f"{worst['characteristic']} {worst['group']}; all stays {100 * groups['all']['metrics']['auroc']:.1f}"
+            f"{group['characteristic']} {group['group']}; all stays {100 * groups['all']['metrics']['auroc']:.1f}"
         )
     if span := useful_span(result["decision_curve"]):
         yield f"acting on risks above {100 * span[0]:.2g} to {100 * span[1]:.2g} % is better than acting on all hours or none"

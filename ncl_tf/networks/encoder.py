@@ -35,6 +35,7 @@ class Encoder(keras.Model):
         dilations: one residual block of two convolutions each.
         stacks: how often the blocks are repeated.
         normalize: whether representations lie on the unit sphere; the auto-encoders' do not.
+        compress: whether it takes the arcsinh of its inputs, which leaves small ones as they are and compresses outliers.
         name: first part of the variables' paths.
     """
 
@@ -48,6 +49,7 @@ class Encoder(keras.Model):
         dilations: Sequence[int] = (1, 2, 4, 8, 16),
         stacks: int = 1,
         normalize: bool = True,
+        compress: bool = False,
         name: str = "encoder",
     ) -> None:
         super().__init__(name=name)
@@ -69,7 +71,7 @@ class Encoder(keras.Model):
                 "them, or lower history"
             )
         self.static_columns, self.history = static_columns, history
-        self.normalize = normalize
+        self.normalize, self.compress = normalize, compress
         self.tcn = TCN(
             nb_filters=filters,
             kernel_size=kernel_size,
@@ -98,6 +100,7 @@ class Encoder(keras.Model):
 
     def call(self, windows: tf.Tensor) -> tf.Tensor:
         """Represent the last hour of each window: [B, T, C] -> [B, size]."""
+        windows = self.compressed(windows)
         state = self._last_step(windows[:, :, self.static_columns :])
         return self.represent(state, windows[:, -1, : self.static_columns])
 
@@ -127,6 +130,10 @@ class Encoder(keras.Model):
         """
         del variables, kind  # needed in parts only
         return function(samples)
+
+    def compressed(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Return the inputs [..., C] as the layers take them; zero stays zero."""
+        return tf.math.asinh(inputs) if self.compress else inputs
 
     def _last_step(self, dynamic: tf.Tensor) -> tf.Tensor:
         """Return the TCN's output at the last hour: [B, T, channels] -> [B, filters]."""

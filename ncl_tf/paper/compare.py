@@ -10,10 +10,10 @@ import statistics
 from typing import Any
 
 from ncl_tf import files
-from ncl_tf.paper.tables import Column, PaperFigure, Table, TableRow
+from ncl_tf.paper.tables import OWN_HEAD, Column, PaperFigure, Table, TableRow
 
 METRIC_TITLES = {"auprc": "AUPRC", "auroc": "AUROC", "utility": "Utility", "kappa": "Kappa"}
-HEAD_TITLES = {"linear": "linear", "mlp": "MLP"}
+HEAD_TITLES = {"linear": "linear", "mlp": "MLP", "trees": "trees", OWN_HEAD: ""}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Cell:
         figure: the paper's number.
         stopped_by_budget: whether any of its trainings ended when its time or its epochs were up.
         bold: within one standard deviation of the best of its block.
+        quoted: whether it shows the paper's number alone.
     """
 
     values: tuple[float, ...]
@@ -33,6 +34,7 @@ class Cell:
     figure: PaperFigure | None
     stopped_by_budget: bool
     bold: bool = False
+    quoted: bool = False
 
     @property
     def mean(self) -> float | None:
@@ -46,6 +48,8 @@ class Cell:
 
     def text(self, bold: str, plus_minus: str = " ± ", dagger: str = "†") -> str:
         """Write our part of the cell: 8.0 ± 0.2†; `bold` is the template for a bold mean."""
+        if self.quoted:
+            return self.figure.text(plus_minus=plus_minus)
         if self.mean is None:
             return "-"
         mean = (bold if self.bold else "{}").format(f"{self.mean:.1f}")
@@ -66,14 +70,15 @@ class Comparison:
     """A table of the paper with our results.
 
     Args:
-        table: the table; rows and heads without any result are left out.
+        table: the table; rows and heads without any result are left out, but for rows that quote the paper.
         rows: our results, of `ncl_tf.paper.results.rows`.
     """
 
     def __init__(self, table: Table, rows: list[dict[str, Any]]) -> None:
         present, heads = ({row[what] for row in rows} for what in ("row", "head"))
         self.table = table.narrowed(
-            [row.name for row in table.rows if row.name in present], [head for head in table.heads if head in heads]
+            [row.name for row in table.rows if row.quoted or row.name in present],
+            [head for head in table.heads if head in heads],
         )
         self.rows, self.results = self.table.rows, rows
         self.cells = {(row.name, column): self._cell(row, column) for row in self.rows for column in self.table.columns}
@@ -87,6 +92,7 @@ class Comparison:
             len({result["seed"] for result in found}),
             row.figures[self.table.columns.index(column)],
             any(result["stopped_by_budget"] for result in found),
+            quoted=row.quoted,
         )
 
     def _embolden(self) -> None:
@@ -102,7 +108,13 @@ class Comparison:
     def seeds(self, *rows: TableRow) -> str:
         """Count the seeds of the cells of some rows: '3', or '1 to 3'."""
         cells = (self.cells[row.name, column] for row in rows for column in self.table.columns)
-        return _span({cell.seeds for cell in cells if cell.values})
+        counts = {cell.seeds for cell in cells if cell.values}
+        return _span(counts) if counts else ""
+
+    @property
+    def budget(self) -> str | None:
+        """The budget of the trainings; None where no result has one."""
+        return next((result["budget"] for result in self.results if result["budget"]), None)
 
     @property
     def simulated(self) -> bool:
@@ -129,17 +141,18 @@ class Comparison:
         blocks = list(dict.fromkeys(row.block for row in self.rows))
         among = ", of either head" * (len(self.table.heads) > 1)
         among += f", of its block: {', '.join(blocks)}" * (len(blocks) > 1)
+        budget = f"budget {self.budget!r}, " * bool(self.budget)
         text = (
-            f"{self.table.title}{label}, on {split}: budget {self.results[0]['budget']!r}, {seeds}{labels} ({theirs}). "
+            f"{self.table.title}{label}, on {split}: {budget}{seeds}{labels} ({theirs}). "
             f"x 100, mean ± std over runs. Bold: within one std of the best{among}."
         )
-        if any(cell.figure for cell in self.cells.values()):
+        if any(cell.figure and not cell.quoted for cell in self.cells.values()):
             text += f" {where_the_paper_is}"
         if any(cell.stopped_by_budget for cell in self.cells.values()):
             text += " †: stopped by budget, when time or epochs ran out, in some of its runs."
         if self.simulated:
             text += " The data are a simulated ward, whose results cannot be compared with the paper's."
-        elif (dataset := self.results[0]["dataset"]) != self.table.dataset:
+        elif (dataset := self.results[0]["dataset"]) != self.table.dataset != "table":
             text += f" The data are those of {dataset}, not the paper's."
         if self.changed:
             rows = "; ".join(f"{row} {settings}" for row, settings in self.changed.items())
@@ -208,7 +221,7 @@ class Comparison:
             "table": self.table.name,
             "label": self.table.label,
             "caption": self.caption,
-            "budget": self.results[0]["budget"],
+            "budget": self.budget,
             "changed": self.changed,
             "dataset": self.results[0]["dataset"],
             "simulated": self.simulated,
@@ -242,15 +255,20 @@ class Comparison:
         """The heading of a column."""
         parts = [f"{column.labels:.0%} of labels"] if column.labels != 1 else []
         parts += [column.task.replace("_", " ")] if len(self.table.tasks) > 1 else []
-        return " ".join([*parts, METRIC_TITLES[column.metric], HEAD_TITLES[column.head]])
+        return " ".join([*parts, METRIC_TITLES[column.metric], HEAD_TITLES[column.head]]).strip()
 
     def _text(self, cell: Cell, bold: str, plus_minus: str, dagger: str) -> str:
         """Write a cell: 8.0 ± 0.2 (9.5 ± 0.4, -1.5)."""
         ours = cell.text(bold, plus_minus, dagger)
-        if cell.figure is None:
+        if cell.figure is None or cell.quoted:
             return ours
         paper = [cell.figure.text(plus_minus=plus_minus), *filter(None, [cell.signed_difference])]
         return f"{ours} ({', '.join(paper)})"
+
+
+def head_in_words(head: str) -> str:
+    """Name a head in running text: 'MLP head', 'trees'."""
+    return HEAD_TITLES[head] if head == "trees" else f"{HEAD_TITLES[head]} head"
 
 
 def bold(group: dict[Any, tuple[float, float | None]]) -> list[Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ncl_tf import project
@@ -66,17 +66,19 @@ class Plan:
         """List all jobs, seed after seed, each training before its evaluations."""
         jobs: dict[str, Job] = {}
         for *_, asked in planned_evaluations(self.table, self.seeds):
-            training, evaluation = self._training_job(asked.training), self._evaluation_job(asked)
-            training = jobs.setdefault(training.name, training)
-            if evaluation.name not in jobs:
-                jobs[evaluation.name] = evaluation
-                jobs[training.name] = dataclasses.replace(training, results=training.results + evaluation.results)
+            evaluation = self._evaluation_job(asked)
+            if asked.training:
+                training = self._training_job(asked.training)
+                training = jobs.setdefault(training.name, training)
+                if evaluation.name not in jobs:
+                    jobs[training.name] = dataclasses.replace(training, results=training.results + evaluation.results)
+            jobs.setdefault(evaluation.name, evaluation)
         return list(jobs.values())
 
     def evaluations(self) -> dict[pathlib.Path, PlannedEvaluation]:
         """Every evaluation of the table by the JSON that bin/evaluate writes."""
         asked = (found for *_, found in planned_evaluations(self.table, self.seeds))
-        return {self.output.run(one.training.name).evaluation_path(one.settings.name): one for one in asked}
+        return {self.output.evaluation_path(one.subject, one.settings.name, bool(one.training)): one for one in asked}
 
     def open(self, write: bool = True) -> None:
         """Refuse settings that bin/train would refuse, and a folder that is for another cohort, budget or parameters, or
@@ -101,6 +103,9 @@ class Plan:
         """
         for source, asked in self.evaluations().items():
             training, result = asked.training, self.output.results / asked.path
+            if training is None:
+                self._check_result(result, source, None)
+                continue
             for binding in self._chosen_params(training):
                 if (name := _bound(binding)) in training.settings:
                     raise InputError(
@@ -113,26 +118,33 @@ class Plan:
                 raise InputError(
                     f"{training.gin_file} with these parameters: {error} (a parameter for one method: 'METHOD: binding')"
                 ) from error
-            if source.exists() or not result.exists():
-                continue
-            known = read_result(result)
-            run, differing = known["run"], settings.differing(known["config"], expected, training.method)
-            other = [
-                f"  {name}: {run[name]}   (this plan has {ours})"
-                for name, ours in (("cohort_checksum", self.cohort.checksum), ("budget", self.budget))
-                if run[name] != ours
-            ] or [
-                f"  {name} = {value}   (this plan has {expected.get(name, 'not set')})"
-                for name, value in differing.items()
-            ] + [
-                f"  {name} = {value}   (its training had another value)"
-                for name, value in settings.protocol_overrides(known).items()
-            ]
-            if other:
-                raise InputError(
-                    f"{result}: was made with other settings than this plan's; use the same, or name another --output. "
-                    "Differences:\n" + "\n".join(other)
-                )
+            self._check_result(result, source, training, expected)
+
+    def _check_result(
+        self,
+        result: pathlib.Path,
+        source: pathlib.Path,
+        training: PlannedTraining | None,
+        expected: Mapping[str, str] | None = None,
+    ) -> None:
+        """Refuse a result that stands for an evaluation, but is of another cohort, budget or other settings than expected."""
+        if source.exists() or not result.exists():
+            return
+        known = read_result(result)
+        run = known["run"]
+        differing = settings.differing(known["config"], expected, training.method) if training else {}
+        facts = [("cohort_checksum", self.cohort.checksum), *[("budget", self.budget)] * bool(training)]
+        other = [f"  {name}: {run[name]}   (this plan has {ours})" for name, ours in facts if run[name] != ours] or [
+            f"  {name} = {value}   (this plan has {expected.get(name, 'not set')})" for name, value in differing.items()
+        ] + [
+            f"  {name} = {value}   (its training had another value)"
+            for name, value in settings.protocol_overrides(known).items()
+        ]
+        if other:
+            raise InputError(
+                f"{result}: was made with other settings than this plan's; use the same, or name another --output. "
+                "Differences:\n" + "\n".join(other)
+            )
 
     def _chosen_params(self, training: PlannedTraining) -> list[str]:
         """List the bindings that are for all methods, then those for this one, which win."""
@@ -157,25 +169,29 @@ class Plan:
         )
 
     def _evaluation_job(self, asked: PlannedEvaluation) -> Job:
-        run, chosen = self.output.run(asked.training.name), asked.settings
-        name = f"{asked.training.name}-{chosen.name}"
+        training, chosen = asked.training, asked.settings
+        name = f"{asked.subject}-{chosen.name}"
+        output = self.output.evaluation_path(asked.subject, chosen.name, bool(training))
+        run_dir = self.output.run(asked.subject).folder if training else output.parent
+        where = [f"--run_dir={run_dir}"] if training else [f"--output={run_dir}", f"--seed={asked.seed}"]
         labels = [f"--labels={chosen.labels}", f"--label_seed={chosen.label_seed}"]
         return Job(
             name,
             "bin/evaluate",
             (
-                f"--run_dir={run.folder}",
+                *where,
                 f"--cohort={self.cohort.path.resolve()}",
                 f"--task={chosen.task}",
                 f"--head={chosen.head}",
                 f"--split={chosen.split}",
+                *[f"--features={chosen.features}"] * (chosen.features != "representation"),
                 *["--fine_tune"] * chosen.fine_tune,
                 *(labels if chosen.labels != 1 else []),
             ),
-            run.folder,
+            run_dir,
             self.output.log(name),
-            needs=asked.training.name,
-            output=run.evaluation_path(chosen.name),
+            needs=training.name if training else None,
+            output=output,
             results=(self.output.results / asked.path,),
         )
 

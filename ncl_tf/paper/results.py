@@ -24,26 +24,28 @@ def collect(plan: Plan) -> None:
     """Write the result of every finished evaluation of a plan into its folder's results/, also over a copied one."""
     for source, asked in plan.evaluations().items():
         if source.exists():
-            run = plan.output.run(asked.training.name)
+            run = plan.output.run(asked.subject) if asked.training else None
             write_result(plan.output.results / asked.path, result(asked, source, run, plan.cohort.simulated))
 
 
-def result(asked: PlannedEvaluation, source: pathlib.Path, run: StoredRun, simulated: bool) -> dict[str, Any]:
+def result(asked: PlannedEvaluation, source: pathlib.Path, run: StoredRun | None, simulated: bool) -> dict[str, Any]:
     """Collect what is known about an evaluation and its run, without paths of this machine, from the JSON of bin/evaluate."""
     evaluation = read_evaluation(source)
     return {
-        "training": asked.training.name,
+        "training": asked.subject,
         "evaluation": asked.settings.name,
         "simulated": simulated,
         **{name: value for name, value in evaluation.items() if name not in LEFT_OUT},
         "config": {name: value for name, value in evaluation["config"].items() if name != "cohort"},
-        "run": {name: value for name, value in run.record.items() if name != "status"},
+        "run": {name: value for name, value in (run.record if run else evaluation["run"]).items() if name != "status"},
     }
 
 
 def cut_short(known: dict[str, Any]) -> bool:
     """Whether time or epochs ran out before early stopping could end the training of a result's encoder or head."""
     protocol = known["protocol"]
+    if "max_iterations" in protocol:
+        return known["best_epoch"] == protocol["max_iterations"]
     return known["stopped_by_budget"] or known["best_epoch"] + protocol["patience"] > protocol["max_epochs"]
 
 
@@ -57,8 +59,8 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
     Returns:
         a row for each evaluation and seed: row, block, method, the sweep's settings by name, seed, task, head, labels,
         label_seed, metrics and intervals (as fractions, not x 100), training (the training's last report, with the
-        contrastive accuracy), stopped_by_budget, budget, changed (settings other than the row's and the budget's),
-        dataset, simulated, cohort_checksum.
+        contrastive accuracy), stopped_by_budget, budget (None without a training), changed (settings other than the row's
+        and the budget's), dataset, simulated, cohort_checksum.
     """
     found: dict[tuple, dict[str, Any]] = {}
     for row, column, seed, label_seed, asked in planned_evaluations(table, SEEDS):
@@ -66,7 +68,10 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
         if key in found or not (folder / asked.path).exists():
             continue
         known = read_result(folder / asked.path)
-        expected = asked.training.configured(known["run"]["budget"])
+        changed = settings.protocol_overrides(known)
+        if asked.training:
+            expected = asked.training.configured(known["run"]["budget"])
+            changed = settings.differing(known["config"], expected, row.method) | changed
         found[key] = {
             "row": row.name,
             "block": row.block,
@@ -82,12 +87,12 @@ def rows(folder: pathlib.Path, table: Table) -> list[dict[str, Any]]:
             "training": known["run"].get("result", {}),
             "stopped_by_budget": cut_short(known),
             "budget": known["run"]["budget"],
-            "changed": settings.differing(known["config"], expected, row.method) | settings.protocol_overrides(known),
+            "changed": changed,
             "dataset": known["run"]["dataset"],
             "simulated": known.get("simulated", False),
             "cohort_checksum": known["run"]["cohort_checksum"],
         }
     for what in ("budget", "cohort_checksum"):
-        if len(different := sorted({row[what] for row in found.values()})) > 1:
+        if len(different := sorted({row[what] for row in found.values()} - {None})) > 1:
             raise InputError(f"{folder}: holds results of more than one {what}: {', '.join(different)}")
     return list(found.values())

@@ -34,21 +34,27 @@ def differing(config: Mapping[str, str], expected: Mapping[str, str], method: st
 
 def protocol_overrides(result: Mapping[str, Any]) -> dict[str, str]:
     """Find the bindings of an evaluation's protocol that bin/evaluate was given in place of the training's."""
-    from ncl_tf.training.factories import protocol  # imports TensorFlow
+    from ncl_tf.training import factories  # imports TensorFlow
 
-    defaults, config = inspect.signature(protocol).parameters, result["config"]
+    of, config = constants_of(result), result["config"]
+    defaults = inspect.signature(getattr(factories, of)).parameters
 
     def as_trained(name: str) -> Any:
-        bound = config.get(f"protocol.{name}")
+        bound = config.get(f"{of}.{name}")
         if bound is None:
             return defaults[name].default
         return ast.literal_eval(config[bound[1:]] if bound.startswith("%") else bound)
 
     return {
-        f"protocol.{name}": repr(value)
+        f"{of}.{name}": repr(value)
         for name, value in by_binding(result["protocol"]).items()
         if value != as_trained(name)
     }
+
+
+def constants_of(result: Mapping[str, Any]) -> str:
+    """Name the configurable that a result's protocol is bound by."""
+    return "trees" if "max_iterations" in result["protocol"] else "protocol"
 
 
 def by_binding(protocol: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,13 @@ split          'test', or 'val' where the paper chooses by it
 seeds          how many of SEEDS the paper averages over
 label_seeds    how many choices of labelled stays, for a table with `labels`
 fine_tune      whether the encoder is trained together with the head
-labels, metrics, heads   the columns: their product, in this order
+labels, metrics, heads   the columns: their product, in this order; without heads, each row has its own
 blocks         groups of rows that compete for bold. `rows` names them, or the keys of `figures`, or they are the product of
                `axes`, settings of `method` beside the fixed `settings`. `figures` are the paper's cells: mean ± std,
-               x 100, bold between asterisks
+               x 100, bold between asterisks. `own` are rows with heads of their own: `title`, `head`, `features`, and the
+               `method` of the encoder, if any; or, for a row that only quotes the paper, `figures`
+
+Tables in tables/any_task/ are for a task of any cohort: `metrics` has one for each kind of task, and `of_task` names the table.
 
 The statistics of the datasets are `ncl_tf.data.datasets.PAPER_COUNTS`.
 """
@@ -24,6 +27,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from ncl_tf.data.declaration import Task
 from ncl_tf.errors import InputError
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -47,6 +51,7 @@ TITLES = {
     "observed_end_to_end": "End-to-End, observed",
     "observed_ncl_y": "NCL(n_Y), observed",
 }
+OWN_HEAD = "own"  # the head of a column whose rows have heads of their own
 TASK_MARKS = {"_decompensation": " (D)", "_length_of_stay": " (L)"}
 
 
@@ -88,8 +93,11 @@ class TableRow:
         name: unique in the table.
         block: the group of rows that it competes with.
         method: name of the method's gin file; the paper's 'end_to_end' has one for each task of a dataset that has several.
+            Empty: there is no encoder.
         settings: gin names and values.
         figures: the paper's, one per column, None where it has none.
+        words: its title, where it is not that of the method or settings.
+        head, features: of its evaluations, if not the column's; see `ncl_tf.evaluation.settings.EvaluationSettings`.
     """
 
     name: str
@@ -97,10 +105,20 @@ class TableRow:
     method: str
     settings: Mapping[str, Any]
     figures: tuple[PaperFigure | None, ...]
+    words: str = ""
+    head: str = ""
+    features: str = "representation"
+
+    @property
+    def quoted(self) -> bool:
+        """Whether it has figures of the paper alone, and nothing to evaluate."""
+        return not (self.method or self.head)
 
     @property
     def title(self) -> str:
         """The row's name as the paper writes it."""
+        if self.words:
+            return self.words
         if self.settings:
             return self.name
         method, mark = without_task(self.name)
@@ -177,16 +195,34 @@ def names() -> list[str]:
     return sorted(path.stem for path in (HERE / "tables").glob("*.toml"))
 
 
+def any_task() -> list[str]:
+    """List the names of the tables that can be made for a task of any cohort."""
+    return sorted(path.stem for path in (HERE / "tables" / "any_task").glob("*.toml"))
+
+
+def of_task(name: str, task: Task) -> str:
+    """Name the table of `any_task` for one task: window_alpha-auprc-aki."""
+    return f"{name}-{_read(f'any_task/{name}')['metrics'][task.kind]}-{task.name}"
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((HERE / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
 def load_table(name: str) -> Table:
-    """Read the table of that name."""
-    check_names("table", [name], names(), "the paper's")
-    data = tomllib.loads((HERE / "tables" / f"{name}.toml").read_text(encoding="utf-8"))
+    """Read the table of that name, one of `names` or made by `of_task`."""
+    base, *of = name.split("-", 2)
+    if len(of) == 2 and base in any_task():
+        data = _read(f"any_task/{base}") | {"metrics": {of[1]: [of[0]]}}
+    else:
+        check_names("table", [name], names(), "the paper's")
+        data = _read(name)
     columns = tuple(
         Column(task, metric, head, labels)
         for labels in data.get("labels", [1.0])
         for task, metrics in data["metrics"].items()
         for metric in metrics
-        for head in data["heads"]
+        for head in data.get("heads", [OWN_HEAD])
     )
     return Table(
         name,
@@ -205,6 +241,8 @@ def load_table(name: str) -> Table:
 
 
 def _rows(block: str, content: dict[str, Any], columns: int) -> list[TableRow]:
+    if "own" in content:
+        return [_own_row(name, block, own, columns) for name, own in content["own"].items()]
     figures = content.get("figures", {})
     if "axes" not in content:
         rows = [(name, name, {}) for name in content.get("rows", figures)]
@@ -217,6 +255,12 @@ def _rows(block: str, content: dict[str, Any], columns: int) -> list[TableRow]:
     return [
         TableRow(name, block, method, settings, parsed.get(name, (None,) * columns)) for name, method, settings in rows
     ]
+
+
+def _own_row(name: str, block: str, own: dict[str, Any], columns: int) -> TableRow:
+    figures = tuple(map(PaperFigure.parse, own["figures"])) if "figures" in own else (None,) * columns
+    head, features = own.get("head", ""), own.get("features", "representation")
+    return TableRow(name, block, own.get("method", ""), {}, figures, own["title"], head, features)
 
 
 def settings_name(settings: Mapping[str, Any]) -> str:

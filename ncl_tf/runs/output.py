@@ -2,6 +2,7 @@
 
 plan.json                    cohort, budget and parameters, for which the folder is; the tables made in it, which may grow
 runs/TRAINING/               run directories of bin/train; tables share them
+evaluations/no_encoder-SEED/ evaluations that need no training
 logs/JOB.log                 what each job printed
 results/TRAINING/NAME.json   what is known about each evaluation, even when its run is no longer there
 TABLE.md .tex .csv .json     the tables
@@ -56,6 +57,12 @@ class OutputFolder:
     def run(self, training: str) -> StoredRun:
         """The run directory of a training, whether or not it exists yet."""
         return StoredRun(self.folder / "runs" / training, training)
+
+    def evaluation_path(self, subject: str, name: str, of_run: bool) -> pathlib.Path:
+        """The JSON of an evaluation: of a training, or of the cohort alone."""
+        if of_run:
+            return self.run(subject).evaluation_path(name)
+        return self.folder / "evaluations" / subject / f"{name}.json"
 
     def log(self, job: str) -> pathlib.Path:
         """The file for what a job prints."""

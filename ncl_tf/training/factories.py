@@ -92,10 +92,11 @@ def encoder(
     dilations: Sequence[int] = (1, 2, 4, 8, 16),
     stacks: int = 1,
     normalize: bool = True,
+    compress: bool = False,
 ) -> Encoder:
     """Make the paper's encoder; see `ncl_tf.networks.encoder.Encoder`."""
     kind, _ = fast_or_readable(fast)
-    return kind(static_columns, history, size, filters, kernel_size, dilations, stacks, normalize, name=name)
+    return kind(static_columns, history, size, filters, kernel_size, dilations, stacks, normalize, compress, name)
 
 
 @gin.configurable

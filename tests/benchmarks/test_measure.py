@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import data, heads, measure, mimic3, models, serve, start, ward
+from benchmarks import data, heads, measure, mimic3, models, observations, serve, start, ward
 from mimic3_tables import made_up_download
 from ncl_tf.data.sources.mimic3_raw import multitask_files
 from refusals import refused
@@ -33,7 +33,15 @@ def test_a_process_that_ends_is_reported(monkeypatch):
 
 
 def test_bin_benchmark_finds_its_functions_and_their_work():
-    names = {"data": data, "mimic3": mimic3, "evaluate": heads, "ward": ward, "serve": serve, "start": start}
+    names = {
+        "data": data,
+        "mimic3": mimic3,
+        "evaluate": heads,
+        "ward": ward,
+        "serve": serve,
+        "observations": observations,
+        "start": start,
+    }
     names |= dict.fromkeys(("encoder", "objective", "step", "embed"), models)
     assert all(callable(getattr(module, name)) for name, module in names.items())
     works = ("forward", "backward", "embedding", "value_and_gradient", "training_step")
@@ -51,7 +59,7 @@ def test_all_work_on_models_can_be_done(form, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["data", "evaluate", "ward", "serve"])
+@pytest.mark.parametrize("name", ["data", "observations", "evaluate", "ward", "serve"])
 def test_benchmarks_with_data_run_on_a_simulated_ward(name, tmp_path, run):
     done = run("bin/benchmark", name, f"--output={tmp_path}")
     assert done.returncode == 0, done.stderr

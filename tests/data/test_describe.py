@@ -1,5 +1,6 @@
 """The tables of a cohort: counts by loops, the paper's beside them, missingness and ranges."""
 
+import dataclasses
 import re
 
 import h5py
@@ -98,3 +99,27 @@ def test_a_channel_that_is_never_measured(ward, tmp_path):
     assert line.split()[2:7] == ["0.0%", "0.0%", "-", "-", "-"]
     for split in SPLITS:
         assert not Cohort(tmp_path / "cohort.h5")[split].data[:, PHYSIONET2019.columns.index("Temp")].any()
+
+
+@pytest.mark.parametrize("chosen", [("recency", "count"), ("count", "measured")])
+def test_measured_in_positive_hours_by_the_files_of_the_ward(ward, tmp_path, chosen):
+    """As pandas counts them; labs are ordered more often for the septic, the monitor is always on."""
+    stays, _ = physionet2019.read_stays([ward])
+    dataset = dataclasses.replace(PHYSIONET2019, observations=chosen)
+    split = random_split(stays.ever_positive(), 0)
+    write_cohort(tmp_path / "observed.h5", dataset, stays, split, "")
+    text = describe(tmp_path / "observed.h5")
+    table = pd.concat(pd.read_csv(ward / f"{name}.psv", sep="|") for name in stays.names[split["train"]])
+    septic = table.SepsisLabel == 1
+    for channel in ("HR", "pH", "Fibrinogen"):
+        (line,) = (line.split() for line in text.splitlines() if line.startswith(f"{channel} "))
+        expected = [table[channel].notna().mean(), table[channel][septic].notna().mean()]
+        assert line[2:4] == [f"{share:.1%}" for share in expected]
+    (hour,) = (line.split() for line in text.splitlines() if line.startswith("ICULOS "))
+    assert hour[2:4] == ["100.0%", "100.0%"]  # measured and known: it has no observations
+    assert "hours measured, of the hours with sepsis measured, hours known" in text
+
+
+def test_only_cohorts_with_observations_show_what_is_measured_in_positive_hours(ward_cohort):
+    assert "positive  " not in describe(ward_cohort)
+    assert "hours measured, hours known after forward fill" in describe(ward_cohort)

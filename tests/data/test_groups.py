@@ -12,11 +12,16 @@ NAN = np.nan
 STAYS = 40
 
 
-def written(path, channels, values, names=None, dataset="own"):
-    """The cohort of stays of one to three hours with static values [stays, channels], all of them in the test split, too."""
+def written(path, channels, values, names=None, dataset="own", late=False):
+    """The cohort of stays of one to three hours with static values [stays, channels], all of them in the test split, too.
+
+    late: whether the values become known in the last hour of a stay only.
+    """
     declared = Dataset(dataset, (*channels, Channel("HR")), (Task("sepsis"),))
     lengths = 1 + np.arange(len(values)) % 3
     rows = np.repeat(np.column_stack([values, np.arange(len(values))]), lengths, axis=0).astype(np.float32)
+    if late:
+        rows[np.setdiff1d(np.arange(len(rows)), np.cumsum(lengths) - 1), :-1] = np.nan
     names = np.array([f"s{i}" for i in range(len(values))]) if names is None else names
     stays = Stays(names, lengths, np.asfortranarray(rows), np.zeros((len(rows), 1), np.float32))
     every = np.arange(len(values))
@@ -35,6 +40,16 @@ def test_ages_lie_in_bands_that_include_their_lower_edge(tmp_path):
     bands = ["under 18", "18 to 39", "18 to 39", "40 to 49", "50 to 59", "50 to 59", "60 to 69", "70 to 79", "70 to 79"]
     assert age.name == "Age (years)"
     assert [age.groups[group] for group in age.member] == [*bands, "80 and over", "80 and over", "unknown"]
+
+
+def test_what_becomes_known_during_a_stay_counts(tmp_path):
+    ages = np.arange(20.0, 32)[:, None] * [1, 2]
+    channels = [Channel("age", static=True), Channel("Weight", static=True)]
+    early, late = (written(tmp_path / f"{late}.h5", channels, ages, late=late) for late in (False, True))
+    for one, same in zip(characteristics(early, "test"), characteristics(late, "test"), strict=True):
+        assert one.groups == same.groups
+        np.testing.assert_array_equal(one.member, same.member)
+        assert "unknown" not in one.groups
 
 
 @pytest.mark.parametrize(

@@ -272,3 +272,29 @@ def test_random_split_is_stratified_by_the_first_binary_task(tmp_path):
     assert all(split[name].tolist() == again[name].tolist() for name in SPLITS)
     only_bins = schema.replace('[[tasks]]\nname = "ill"\n', "")
     assert [len(part) for part in read(tmp_path, text, only_bins)[2].values()] == [64, 16, 20]
+
+
+def test_another_table_tests(run, tmp_path):
+    """Stays and patients have the same numbers in both, and are others; scaled by the training stays alone."""
+    schema = 'name = "icu"\nstay = "stay"\nhour = "hour"\nsubject = "who"\n'
+    (tmp_path / "schema.toml").write_text(schema + '[[channels]]\nname = "HR"\n[[tasks]]\nname = "ill"\n')
+    for name, level in (("here", 60), ("there", 90)):
+        rows = [f"{stay},{hour},{stay // 2},{level + stay},{stay % 4 // 2}" for stay in range(60) for hour in range(2)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["stay,hour,who,HR,ill", *rows, ""]))
+    here, there = (f"source={tmp_path / name}.csv" for name in ("here", "there"))
+    flags = ["bin/prepare", "table", f"--schema={tmp_path / 'schema.toml'}", f"--output={tmp_path / 'icu.h5'}"]
+    result = run(*flags, "--" + here, "--test_" + there)
+    assert result.returncode == 0, result.stderr
+    cohort = Cohort(tmp_path / "icu.h5")
+    assert cohort["test"].stay_names.tolist() == [f"test_{stay}" for stay in range(60)]
+    rates = {part: [60 + int(name.split("_")[1]) for name in cohort[part].stay_names] for part in ("train", "val")}
+    assert sorted(rates["train"] + rates["val"]) == list(range(60, 120)) and len(rates["val"]) == 12
+    assert not set(cohort["train"].subjects) & set(cohort["val"].subjects)
+    tested = np.array([90 + int(name.split("_")[1]) for name in cohort["test"].stay_names])
+    expected = (tested - np.mean(rates["train"])) / np.std(rates["train"])
+    np.testing.assert_allclose(cohort["test"].data[::2, 0], expected, rtol=1e-5)
+    same = run(*flags, "--" + here, "--test_" + here, "--overwrite")
+    assert same.returncode == 1 and "must be named once as a source, got it twice" in same.stderr
+    (tmp_path / "schema.toml").write_text('split = "part"\n' + (tmp_path / "schema.toml").read_text())
+    both = run(*flags, "--" + here, "--test_" + there, "--overwrite")
+    assert both.returncode == 1 and "must have no split, got split = 'part'" in both.stderr

@@ -62,16 +62,17 @@ def report(stays, threshold, drawn):
 
 def test_metrics_and_intervals_equal_literal_counts(stays):
     drawn = np.random.default_rng(1).integers(50, size=(40, 50))
-    made, _ = report(stays, 0.8, drawn)
-    expected, leads = literal(stays, 0.8)
+    made, _ = report(stays, 0.95, drawn)
+    expected, leads = literal(stays, 0.95)
     assert {name: made["metrics"][name] for name in expected} == pytest.approx(expected)
     assert (made["events"], made["detected"]) == (len(leads), sum(lead > 0 for lead in leads))
     assert made["lead_time_quartiles"] == np.percentile([lead for lead in leads if lead], [25, 50, 75]).tolist()
-    assert made["threshold"] == 0.8
+    assert made["threshold"] == 0.95
     assert made["policy"] == {"horizon": 6, "silence": 2, "lead": 3}
-    resampled = [literal([stays[i] for i in one], 0.8)[0] for one in drawn]
+    resampled = [literal([stays[i] for i in one], 0.95)[0] for one in drawn]
     for name in expected:
         percentiles = np.percentile([one[name] for one in resampled], [2.5, 97.5])
+        assert percentiles[0] < percentiles[1], name
         assert made["intervals"][name] == pytest.approx(percentiles.tolist()), name
     assert made["alarms"] / made["patient_days"] == pytest.approx(expected["alarms_per_day"])
     assert made["correct_alarms"] / made["alarms"] == pytest.approx(expected["alarm_precision"])
@@ -96,7 +97,7 @@ def test_the_area_is_the_mean_precision_at_which_events_are_found(stays):
 
 
 def test_recall_at_an_alarm_rate_is_that_of_the_lowest_threshold_within_it(stays):
-    drawn = np.random.default_rng(3).integers(50, size=(5, 50))
+    drawn = np.random.default_rng(3).integers(50, size=(20, 50))
     made, counts = report(stays, 0.8, drawn)
 
     def lowest(stays, rate):
@@ -115,10 +116,12 @@ def test_recall_at_an_alarm_rate_is_that_of_the_lowest_threshold_within_it(stays
         assert found["alarm_precision"] == metrics["alarm_precision"]
         detected = [lead for lead in leads if lead]
         assert found["lead_time_quartiles"] == (np.percentile(detected, [25, 50, 75]).tolist() if detected else None)
-    resampled = [lowest([stays[i] for i in one], 2.0)[0]["event_recall"] for one in drawn]
-    assert made["at_rates"][-1]["event_recall_interval"] == pytest.approx(
-        np.percentile(resampled, [2.5, 97.5]).tolist()
-    )
+    for found in made["at_rates"][1:]:
+        resampled = [lowest([stays[i] for i in one], found["alarms_per_day"]) for one in drawn]
+        for name in ("event_recall", "alarm_precision"):
+            percentiles = np.percentile([metrics[name] for metrics, *_ in resampled], [2.5, 97.5])
+            assert found[f"{name}_interval"] == pytest.approx(percentiles.tolist())
+        assert len({threshold for *_, threshold in resampled}) > 1  # chosen anew
 
 
 def test_the_curve_has_few_points_and_both_ends(stays):

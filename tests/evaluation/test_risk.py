@@ -80,6 +80,20 @@ def test_the_lowest_threshold_within_a_rate_of_alarms(task, rate):
     assert ("utility" in alarm.validation) == (task is SEPSIS)
 
 
+@pytest.mark.parametrize("rate", [0.01, 0.4, 1.0, 3.0, 100.0])
+def test_of_all_scores_none_lower_keeps_the_rate(rate):
+    """Hundreds of scores, more than are counted at once; a lower threshold raises at least as many alarms."""
+    scores = made_up(6, levels=10**9)
+    found = fit_risks(scores, OTHER, EvaluationSettings(silence=2, alarms_per_day=rate)).alarm.threshold
+    assert literal_alarms_per_day(scores, found, 0, 2) <= rate
+    lower = scores.probabilities[scores.probabilities < found]
+    if len(lower):
+        assert len(np.unique(scores.probabilities)) > 500
+        assert literal_alarms_per_day(scores, lower.max(), 0, 2) > rate
+    else:
+        assert rate == 100
+
+
 def test_the_aim_is_the_utility_where_there_is_one_and_otherwise_an_alarm_a_day():
     scores = made_up(2)
     alarm = fit_risks(scores, SEPSIS, EvaluationSettings()).alarm

@@ -1,5 +1,6 @@
 """Metrics of groups against scikit-learn and plain loops over the group's stays."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -123,16 +124,28 @@ def test_the_worst_group_is_named(made):
     assert tuple(worst["observed_to_expected"].values()) == farthest
 
 
-def test_a_small_group_is_not_called_the_worst(stays):
-    member = (np.arange(STAYS) > 18).astype(int)  # eight of the first nineteen stays are positive
+@pytest.mark.parametrize(("first", "positive", "worst"), [(21, 9, "large"), (23, 10, "small")])
+def test_a_group_of_fewer_than_ten_positive_stays_is_not_called_the_worst(stays, first, positive, worst):
+    member = (np.arange(STAYS) >= first).astype(int)
     parts = [np.concatenate(part) for part in zip(*stays, strict=True)]
     lengths = np.array([len(scores) for scores, *_ in stays])
     small = Characteristic("size", ("small", "large"), member)
     scores = np.where(member[np.repeat(np.arange(STAYS), lengths)] == 0, 1 - parts[0], parts[0])
     made = ward_metrics(HourScores(scores, parts[1], lengths), FITTED, [small])["subgroups"]
     few, many = made["groups"]
-    assert few["positive_stays"] == 8 and few["metrics"]["auroc"] < many["metrics"]["auroc"]
-    assert made["worst"]["auroc"] == {"characteristic": "size", "group": "large"}
+    assert few["positive_stays"] == positive and few["metrics"]["auroc"] < many["metrics"]["auroc"]
+    assert made["worst"]["auroc"] == {"characteristic": "size", "group": worst}
+
+
+def test_risks_too_high_by_more_are_worse_than_risks_too_low():
+    """0.4 and 1.7 positive hours for each expected one: too high by a factor of 2.5, too low by one of 1.7."""
+    labels, member = np.tile([1, 0, 0, 0], 20), np.repeat([0, 1], 10)
+    scores = np.repeat([10 / 0.4 / 40, 10 / 1.7 / 40], 40)
+    alike = dataclasses.replace(FITTED, calibrator=Calibrator("logistic", 1.0, 0.0))
+    groups = [Characteristic("risks", ("high", "low"), member)]
+    made = ward_metrics(HourScores(scores, labels.astype(float), np.full(20, 4)), alike, groups)["subgroups"]
+    assert [one["metrics"]["observed_to_expected"] for one in made["groups"]] == pytest.approx([0.4, 1.7])
+    assert made["worst"]["observed_to_expected"] == {"characteristic": "risks", "group": "high"}
 
 
 def test_intervals_are_percentiles_over_the_groups_stays_among_those_drawn(stays, made):

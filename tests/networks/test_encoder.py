@@ -91,6 +91,20 @@ def test_without_normalization_only_the_length_differs():
     np.testing.assert_allclose(vectors / lengths, sphere(random_windows(4)), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [Encoder, FastEncoder])
+def test_compression_is_arcsinh_of_all_inputs(kind):
+    """Of windows and of stays; weights know nothing of it."""
+    plain, compressing = build_encoder(4, kind=kind), build_encoder(kind=kind, compress=True)
+    compressing.set_weights(plain.get_weights())
+    windows = 5 * random_windows(4) ** 3
+    expected = plain(np.arcsinh(windows).astype(np.float32))
+    np.testing.assert_allclose(compressing(windows), expected, rtol=0, atol=1e-5)
+    assert np.abs(plain(windows) - expected).max() > 0.01
+    hour = np.arange(48, dtype=np.int32)
+    stays = plain.stays(np.arcsinh(windows[0]).astype(np.float32), hour)
+    np.testing.assert_allclose(compressing.stays(windows[0], hour), stays, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_receptive_field_is_63_hours(seed):
     encoder = build_encoder(seed, hours=100, kind=(Encoder, FastEncoder)[seed])

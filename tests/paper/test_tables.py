@@ -214,3 +214,15 @@ def test_unknown_names_are_refused_with_the_known_ones():
     ]:
         with refused("'physionet2019'", named):
             tables.load_table("physionet2019").narrowed(*arguments)
+
+
+def test_the_papers_best_is_the_highest_mean_of_its_two_tables() -> None:
+    (row,) = [row for row in tables.load_table("beyond_physionet2019").rows if row.quoted]
+    found: dict[str, list[PaperFigure]] = {}
+    for name in ("physionet2019", "fine_tuning_physionet2019"):
+        table = tables.load_table(name)
+        for figures in (row.figures for row in table.rows):
+            for column, one in zip(table.columns, figures, strict=True):
+                found.setdefault(column.metric, []).append(one)
+    best = [max(found[metric], key=lambda one: one.mean) for metric in ("auprc", "auroc", "utility")]
+    assert [(one.mean, one.std) for one in row.figures] == [(one.mean, one.std) for one in best]

@@ -11,7 +11,7 @@ from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.sources import arrow, columns
 from ncl_tf.data.sources.arrow import MISSING
 from ncl_tf.data.sources.columns import Place
-from ncl_tf.data.splits import SPLITS, Split, random_split
+from ncl_tf.data.splits import SPLITS, Split, random_split, split_around
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
@@ -95,8 +95,37 @@ def check_keys(value: dict[str, Any], allowed: dict[str, tuple], required: tuple
             raise InputError(f"{where}: key {key!r} is missing")
 
 
-def read_stays(paths: list[pathlib.Path], dataset: Dataset, schema: dict[str, Any], seed: int) -> tuple[Stays, Split]:
-    """Read a table of one or several files as raw stays, and their split."""
+def read_stays(
+    paths: list[pathlib.Path],
+    dataset: Dataset,
+    schema: dict[str, Any],
+    seed: int,
+    testing: list[pathlib.Path] | None = None,
+) -> tuple[Stays, Split]:
+    """Read a table of one or several files as raw stays, and their split.
+
+    With `testing`, the files of another table such as another hospital's, the stays of that one test and the others train and
+    validate; the names of stays and patients then begin with "train_" and "test_".
+    """
+    if not testing:
+        stays, split = _read_table(paths, dataset, schema)
+        return stays, split or random_split(_ever_positive(stays, dataset), seed, stays.subjects)
+    if "split" in schema:
+        raise InputError(f"with a test source, the schema must have no split, got split = {schema['split']!r}")
+    parts = {name: _read_table(some, dataset, schema)[0] for name, some in (("train", paths), ("test", testing))}
+    stays = Stays.joined(parts)
+    test = np.repeat([False, True], [len(part.names) for part in parts.values()])
+    return stays, split_around(_ever_positive(stays, dataset), test, seed, stays.subjects)
+
+
+def _ever_positive(stays: Stays, dataset: Dataset) -> np.ndarray:
+    """Find the stays that are ever positive in the first binary task: [stays] bool; none without such a task."""
+    binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
+    return stays.ever_positive(binary[0]) if binary else np.zeros(len(stays.names), bool)
+
+
+def _read_table(paths: list[pathlib.Path], dataset: Dataset, schema: dict[str, Any]) -> tuple[Stays, Split | None]:
+    """Read the raw stays of a table, and their split if it has a column of that."""
     keys = [schema[key] for key in ("stay", "hour", "intime", "subject", "split") if key in schema]
     columns_of_schema = [*keys, *(item.name for item in dataset.channels + dataset.tasks)]
     table, place = arrow.open_tables(paths, columns_of_schema, "the schema names")
@@ -110,11 +139,7 @@ def read_stays(paths: list[pathlib.Path], dataset: Dataset, schema: dict[str, An
     if "subject" in schema:
         patient, subjects = columns.identifiers(table[schema["subject"]], schema["subject"], place)
         stays.subjects = of_stays(subjects[patient], schema["subject"], index, names, place)
-    if "split" in schema:
-        return stays, read_split(table, schema["split"], index, names, place)
-    binary = [position for position, task in enumerate(dataset.tasks) if task.kind == "binary"]
-    positive = stays.ever_positive(binary[0]) if binary else np.zeros(len(names), bool)
-    return stays, random_split(positive, seed, stays.subjects)
+    return stays, read_split(table, schema["split"], index, names, place) if "split" in schema else None
 
 
 def read_rows(

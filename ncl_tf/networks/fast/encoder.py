@@ -19,6 +19,7 @@ class FastEncoder(Encoder):
 
     def stays(self, rows: tf.Tensor, hour: tf.Tensor) -> tf.Tensor:
         """Represent every hour of whole stays; hours that windows have in common are computed once."""
+        rows = self.compressed(rows)
         static, dynamic = rows[:, : self.static_columns], rows[:, self.static_columns :]
         return self.represent(last_steps(self.tcn, dynamic, hour, self.history), static)
 

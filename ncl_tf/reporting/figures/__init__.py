@@ -30,6 +30,7 @@ DRAWN_BY = {
     "precision_recall": "evaluations.precision_recall",
     "reliability": "evaluations.reliability_curves",
     "event_recall": "wards.event_recall",
+    "calibration": "calibration.calibration",
     "subgroups": "wards.subgroups",
     "decision_curve": "wards.decision_curves",
 }

@@ -101,13 +101,14 @@ def points(sources: Sources, name: str, axes: list[str], accuracy: bool = False)
     found = []
     names = [known for known in tables.names() if known.startswith(f"{name}_")]
     for source, output in enumerate((s.output for s in sources.folders if s.output), start=1):
-        for table in map(tables.load_table, names):
+        own = [known for known in output.plan["tables"] if known.startswith(f"{name}-")]  # of any cohort
+        for table in map(tables.load_table, names + own):
             metrics = {task: [c.metric for c in table.columns if c.task == task] for task in table.tasks}
             for row in results.rows(output.results, table):
                 facts = {
                     "source": source,
                     "table": table.name,
-                    "dataset": titled(table.dataset, row["simulated"]),
+                    "dataset": titled(row["dataset"] if table.name in own else table.dataset, row["simulated"]),
                     "split": table.split,
                     "budget": row["budget"],
                     "cohort": row["cohort_checksum"],

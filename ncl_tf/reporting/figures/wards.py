@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from ncl_tf.evaluation.decision_curve import useful_span
+from ncl_tf.evaluation.subgroups import worst_group
 from ncl_tf.reporting.figures import figure
 from ncl_tf.reporting.figures.evaluations import (
     KEYS,
@@ -246,6 +247,8 @@ def _dots(ax: Axes, lines: list[dict[str, Any]], metric: str, scale: float, cont
         color = COLORS[1] if is_worst else COLORS[0]
         ax.plot([scale * end for end in interval or (value, value)], [y, y], color=color, linewidth=1.4)
         ax.plot(scale * value, y, "o", color=color)
+    if metric == "event_recall":
+        ax.set_xlim(-4, 104)
     if metric == "observed_to_expected":
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -256,11 +259,10 @@ def _dots(ax: Axes, lines: list[dict[str, Any]], metric: str, scale: float, cont
 
 def _worst_text(one: BinaryEvaluation) -> str:
     content = one.result["subgroups"]
-    if (worst := content["worst"]["auroc"]) is None:
+    if (group := worst_group(content, "auroc")) is None:
         return f"{one.label}: no group has enough positive stays to be compared."
-    (group,) = [line for line in content["groups"] if {name: line[name] for name in worst} == worst]
     return (
-        f"Lowest AUROC of {one.label}: {100 * group['metrics']['auroc']:.1f} for {worst['characteristic']} {worst['group']}, "
+        f"Lowest AUROC of {one.label}: {100 * group['metrics']['auroc']:.1f} for {group['characteristic']} {group['group']}, "
         f"{100 * content['all']['metrics']['auroc']:.1f} for all."
     )
 

@@ -80,22 +80,22 @@ class Monitor {
   }
 
   score(top, height) {
-    const { score } = this.stay, limit = this.monitor.threshold;
+    const { score, risk, state } = this.stay, limit = this.monitor.threshold, { states } = this.monitor;
     const y = this.strip(`Predicted score for ${this.monitor.task}, x 100`, 0, 100, top, height);
     const points = score.map((value, hour) => [this.x(hour), y(100 * value)]);
     const ends = [[points[0][0], y(0)], [points[points.length - 1][0], y(0)]];
     element("path", { class: "area", d: path([ends[0], ...points, ends[1]]) }, this.svg);
     element("path", { class: "trace score", d: path(points) }, this.svg);
     element("line", { class: "threshold", x1: this.left, x2: this.right, y1: y(100 * limit), y2: y(100 * limit) }, this.svg);
-    element("text", { class: "scale", x: this.left - 8, y: y(100 * limit) + 4, "text-anchor": "end" }, this.svg, `${100 * limit}`);
-    const [value, note] = this.numbers(top + 18, height);
+    element("text", { class: "scale", x: this.left - 8, y: y(100 * limit) + 4, "text-anchor": "end" }, this.svg, (100 * limit).toFixed());
+    const [value, note, below] = this.numbers(top + 18, height);
     this.readings.push((hour) => {
-      const alarm = score[hour] > limit;
       value.textContent = (100 * score[hour]).toFixed(1);
       value.setAttribute("class", "value scorevalue");
-      note.textContent = alarm ? "alarm" : "no alarm";
-      note.setAttribute("class", alarm ? "alarm" : "");
-      return `score ${value.textContent}, ${note.textContent}`;
+      note.textContent = states[state[hour]];
+      note.setAttribute("class", state[hour] === 1 ? "alarm" : "");
+      below.textContent = risk ? `risk ${(100 * risk[hour]).toFixed(1)} %` : "";
+      return [`score ${value.textContent}`, below.textContent, note.textContent].filter(Boolean).join(", ");
     });
     return top + height + 26;
   }
@@ -111,22 +111,23 @@ class Monitor {
     return y;
   }
 
-  /* The number beside a strip, and a note below it. */
+  /* The number beside a strip, and two notes below it. */
   numbers(top, height) {
     const x = this.right + 12, middle = top + height / 2;
-    return [element("text", { x, y: middle + 4 }, this.svg), element("text", { x, y: middle + 20 }, this.svg)];
+    return [4, 20, 36].map((below) => element("text", { x, y: middle + below }, this.svg));
   }
 
   /* The label and the model's score, hour by hour; then the axis. */
   lanes(top) {
+    const { label, state } = this.stay;
     const lanes = {
-      label: this.stay.label.map((label) => label === 1),
-      alarm: this.stay.score.map((score) => score > this.monitor.threshold),
+      label: { "lane-label": label.map((one) => one === 1) },
+      alarm: { "lane-silenced": state.map((one) => one === 2), "lane-alarm": state.map((one) => one === 1) },
     };
-    for (const [name, hours] of Object.entries(lanes)) {
+    for (const [name, marks] of Object.entries(lanes)) {
       element("text", { x: this.left - 8, y: top + 9, "text-anchor": "end" }, this.svg, name);
       element("rect", { class: "lane", x: this.left, y: top + 4, width: this.right - this.left, height: 2 }, this.svg);
-      this.spans(hours, `lane-${name}`, top, 10, this.svg);
+      for (const [mark, hours] of Object.entries(marks)) this.spans(hours, mark, top, 10, this.svg);
       top += 18;
     }
     this.readings.push((hour) => `label: ${{ 1: this.monitor.task, 0: `no ${this.monitor.task}` }[this.stay.label[hour]] ?? "none"}`);
@@ -195,6 +196,7 @@ function path(points) {
       const [monitor, stay] = select.value.split("-").map(Number);
       shown = new Monitor(box, document.getElementById("readout"), monitors[monitor], monitors[monitor].stays[stay]);
       document.getElementById("model").textContent = `Model: ${monitors[monitor].model}.`;
+      document.getElementById("silence").textContent = monitors[monitor].silence;
     };
     const keys = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -6, PageUp: 6, Home: -Infinity, End: Infinity };
     box.addEventListener("keydown", (event) => {

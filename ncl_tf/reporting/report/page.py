@@ -14,7 +14,7 @@ from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.reporting import figures
 from ncl_tf.reporting.figures.figure import Figure
-from ncl_tf.reporting.report import patient, provenance, summary, tables
+from ncl_tf.reporting.report import patient, provenance, summary, tables, ward
 from ncl_tf.reporting.report.tables import escape
 from ncl_tf.reporting.sources import Sources, without_seed
 from ncl_tf.runs import code_version
@@ -48,7 +48,8 @@ def build_page(sources: Sources, drawn: Sequence[Figure], monitors: Sequence[dic
         summary=summary.summary_section(sources),
         data=_data(sources.cohorts),
         results=_results(sources),
-        figures=_figures(drawn),
+        figures=_figures([one for one in drawn if one.name not in ward.FIGURES]),
+        ward=ward.ward_section(sources, drawn, _figures),
         patient=_patient(monitors),
         provenance=provenance.provenance_section(sources.folders),
         monitors=json.dumps(monitors, separators=(",", ":")).replace("<", "\\u003c"),

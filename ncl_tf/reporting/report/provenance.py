@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.paper import settings
 from ncl_tf.paper.progress import duration
 from ncl_tf.reporting.report.tables import escape, header, number, settings_in_words, table
@@ -111,6 +112,8 @@ def _commands(run: StoredRun) -> list[str]:
         external = asked.get("external")
         flags |= {"external": f"{external}.h5"} if external else {}
         flags |= {"split": asked["split"]} if asked["split"] != ("all" if external else "test") else {}
+        usual = EvaluationSettings().of_alarms
+        flags |= {name: asked[name] for name in usual if asked.get(name, usual[name]) != usual[name]}
         words = [f"--{name}={value}" for name, value in flags.items()] + ["--fine_tune"] * asked["fine_tune"]
         words += [f"--gin_param={name} = {value}" for name, value in settings.protocol_overrides(result).items()]
         commands.append(shlex.join(["bin/evaluate", "--run_dir=AGAIN", *words]))

@@ -7,7 +7,7 @@ from typing import Any
 from ncl_tf.data.cohort import Cohort, titled
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.evaluation.settings import EvaluationSettings, share_of_labels
-from ncl_tf.paper.compare import HEAD_TITLES, METRIC_TITLES, Comparison
+from ncl_tf.paper.compare import METRIC_TITLES, Comparison, head_in_words
 from ncl_tf.paper.planned import planned_evaluation
 from ncl_tf.paper.progress import duration
 from ncl_tf.paper.tables import SEEDS, Column
@@ -92,7 +92,7 @@ def _of_table(comparison: Comparison, column: Column) -> dict[pathlib.Path, Best
             tuned = ", fine-tuned" * asked.settings.fine_tune
             over = "1 seed" if cell.std is None else f"±\N{NO-BREAK SPACE}{cell.std:.1f} over {len(cell.values)} seeds"
             paper = f"{cell.figure.mean}" if cell.figure else ""
-            who = f"{row.title} with {HEAD_TITLES[column.head]} head{tuned}"
+            who = row.title + f" with {head_in_words(column.head)}{tuned}" * (not row.head)
             results[asked.path] = BestResult(cell.mean, over, who, paper)
     return results
 
@@ -101,7 +101,7 @@ def _of_run(run: StoredRun, evaluation: dict[str, Any], metric: str) -> BestResu
     low, high = (number(100 * value) for value in evaluation["intervals"][metric])
     asked = evaluation["settings"]
     features = f" on {asked['features'].replace('_', ' ')}" * (asked["features"] != "representation")
-    who = f"{run.name} with {HEAD_TITLES[asked['head']]} head{features}{', fine-tuned' * asked['fine_tune']}"
+    who = f"{run.name} with {head_in_words(asked['head'])}{features}{', fine-tuned' * asked['fine_tune']}"
     return BestResult(100 * evaluation["metrics"][metric], f"95 % interval {low} to {high}", who)
 
 

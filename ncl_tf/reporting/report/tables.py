@@ -9,7 +9,7 @@ from ncl_tf.data.datasets import PAPER_COUNTS
 from ncl_tf.data.describe import counts
 from ncl_tf.data.splits import SPLITS
 from ncl_tf.evaluation.settings import EvaluationSettings, share_of_labels
-from ncl_tf.paper.compare import HEAD_TITLES, METRIC_TITLES, Cell, Comparison
+from ncl_tf.paper.compare import METRIC_TITLES, Cell, Comparison, head_in_words
 from ncl_tf.paper.planned import planned_evaluation
 from ncl_tf.paper.results import cut_short
 from ncl_tf.paper.tables import SEEDS
@@ -17,7 +17,7 @@ from ncl_tf.reporting.sources import without_seed
 from ncl_tf.runs import StoredRun
 
 escape = html.escape
-TEXT, TEXTS = ' class="text"', ("evaluated by", "budget")  # what marks columns of words, and their headings
+TEXT, TEXTS = ' class="text"', ("evaluated by", "budget", "answer")  # what marks columns of words, and their headings
 NOTHING = '<td class="none">–</td>'
 
 
@@ -49,7 +49,8 @@ def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
     columns = content.table.columns
     blocks: dict[str, list[str]] = {}
     for row in content.rows:
-        group = without_seed(planned_evaluation(content.table, row, columns[0], SEEDS[0], 0).training.name)
+        group = "" if row.quoted else planned_evaluation(content.table, row, columns[0], SEEDS[0], 0).subject
+        group = without_seed(group)
         cells = "".join(_cell(content.cells[row.name, column]) for column in columns)
         title = escape(row.title)
         title = f'<a href="#{escape(anchors[group])}">{title}</a>' if group in anchors else title
@@ -63,7 +64,7 @@ def comparison(content: Comparison, anchors: Mapping[str, str]) -> str:
 
 def _cell(cell: Cell) -> str:
     ours = cell.text("<strong>{}</strong>").replace("-", "–" if cell.mean is None else "−")
-    if cell.figure is None:
+    if cell.figure is None or cell.quoted:
         return f"<td>{ours}</td>"
     paper = cell.figure.text("<strong>{}</strong>")
     difference = f", {cell.signed_difference}".replace("-", "−") if cell.signed_difference else ""
@@ -100,7 +101,7 @@ def _interval(result: dict[str, Any], metric: str) -> str:
 def settings_in_words(result: dict[str, Any]) -> str:
     """Describe the settings of an evaluation."""
     asked, labels = result["settings"], share_of_labels(result)
-    parts = [asked["task"].replace("_", " "), f"{HEAD_TITLES[asked['head']]} head"]
+    parts = [asked["task"].replace("_", " "), head_in_words(asked["head"])]
     parts += [f"on {asked['features'].replace('_', ' ')}"] * (asked["features"] != "representation")
     parts += ["fine-tuned"] * asked["fine_tune"]
     parts += [f"{labels:.0%} of labels"] * (labels != 1)

@@ -223,6 +223,12 @@ def test_figures_of_a_ward_show_what_the_evaluation_found(made, reproduced):
         female[["stays", "value", "low", "high"]].astype(float).to_numpy(),
         [[entry["stays"], entry["metrics"]["auroc"] or np.nan, low, high]],
     )
+    risks = made["calibration"].data
+    for when in ("before", "after"):  # of one of two evaluations that are alike
+        drawn = risks[risks["when"] == when][["hours", "mean_risk", "observed"]]
+        pd.testing.assert_frame_equal(
+            drawn.reset_index(drop=True), pd.DataFrame(found["calibration"][when]["bins"]), check_dtype=False
+        )
     benefit = made["decision_curve"].data
     assert benefit[benefit["run"] == name]["net_benefit"].tolist() == found["decision_curve"]["net_benefit"]
 
@@ -285,7 +291,7 @@ def test_all_leaves_out_what_cannot_be_drawn(reproduced, mimic_ward_cohort, tmp_
     lacking: dict[str, str] = {}
     drawn = make([next((reproduced / "runs").iterdir())], left_out=lacking.__setitem__)
     expected = ["tsne", "distances", "training_curves", "precision_recall", "reliability"]
-    expected += ["event_recall", "subgroups", "decision_curve"]
+    expected += ["event_recall", "calibration", "subgroups", "decision_curve"]
     assert [figure.name for figure in drawn] == expected
     assert sorted([*lacking, *expected]) == sorted(NAMES)
     program = run("bin/figures", "--figure=all", f"--cohort={mimic_ward_cohort}", f"--output={tmp_path / 'figures'}")

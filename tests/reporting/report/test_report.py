@@ -15,6 +15,7 @@ import ncl_tf
 from ncl_tf.data import Cohort
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.reporting.report import page, patient
+from ncl_tf.reporting.report.ward import answers
 from ncl_tf.reporting.sources import Sources
 from ncl_tf.runs import bindings
 from ncl_tf.training import config
@@ -146,8 +147,82 @@ def test_scores_are_the_classifiers(reported, text, tmp_path):
     for stay in monitor["stays"][:3]:
         frame = frames[tuple(value for value in stay["values"][0] if value is not None)]
         np.testing.assert_allclose(stay["score"], model.score(frame)[:, 1], atol=1e-4)
+        np.testing.assert_allclose(stay["risk"], model.risk(frame), atol=1e-5)
         assert stay["label"] == frame["SepsisLabel"].tolist()
         assert stay["hours"] == frame["ICULOS"].tolist()
+
+
+def heard(score: list[float], label: list[int], threshold: float, silence: int, lead: int) -> list[int]:
+    """Whether there is no alarm, an alarm, silence after it, or a known event, hour by hour; events never end here."""
+    onset = label.index(1) + lead if 1 in label else len(label)
+    states, last = [], -silence - 1
+    for hour, value in enumerate(score):
+        if hour < onset and value > threshold and hour - last > silence:
+            last = hour
+        states.append(3 if hour >= onset else 1 if last == hour else 2 if hour - last <= silence else 0)
+    return states
+
+
+def test_alarms_of_the_patient_view_are_those_of_the_evaluation(reported, text):
+    (monitor,) = shown(text)
+    alarm = json.loads((reported.single / "evaluations" / "sepsis-mlp.json").read_text())["alarm"]
+    assert (monitor["threshold"], monitor["silence"]) == (alarm["threshold"], alarm["silence"])
+    for stay in monitor["stays"]:
+        assert stay["state"] == heard(stay["score"], stay["label"], alarm["threshold"], alarm["silence"], alarm["lead"])
+
+
+def test_what_a_ward_hears_by_hand():
+    """Two stays: an alarm in the last hour of the first silences nothing in the second, whose event is known from hour 3 on."""
+    scores = np.array([0.9, 0.9, 0.1, 0.9, 0.9, 0.2, 0.9, 0.9])
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 1])
+    alarm = {"threshold": 0.5, "silence": 1, "lead": 1}
+    states = patient.alarm_states(scores, labels, np.array([4, 4]), alarm)
+    assert states.tolist() == [1, 2, 0, 1, 1, 2, 1, 3]
+
+
+def test_a_ward_gets_its_answers(reported, text):
+    """The table of the section on wards has the numbers of the evaluation's JSON."""
+    result = json.loads((reported.single / "evaluations" / "sepsis-mlp.json").read_text())
+    (caption,) = re.findall(r"<span>(sepsis, simulated physionet2019, test split: [^<]*)</span>", text)
+    assert "ncl_w, mlp, seed 1111" in html.unescape(caption)
+    found = dict(table(text, "sepsis, simulated physionet2019, test split")[1:])
+    assert f"above {x100(result['alarm']['threshold'])} %" in found["When is there an alarm?"]
+    events = result["events"]
+    low, high = events["intervals"]["event_recall"]
+    share = (
+        f"{100 * events['metrics']['event_recall']:.0f} % [{100 * low:.0f}, {100 * high:.0f}] of {events['events']}."
+    )
+    assert found["How many events does it find?"].startswith(share)
+    assert f"{events['alarms'] / events['patient_days']:.2f} per" in found["For how many alarms?"]
+    assert f"by {100 * result['calibration']['after']['ece']:.2g} % on" in found["Does 3 % mean 3 %?"]
+    assert {"For whom is it worse?", "Is acting on it worth it?"} <= set(found)
+    section = re.search(r'<section id="ward".*?</section>', text, re.DOTALL)[0]
+    titles = ["Events found, by alarm rate", "Decision curve", "Does 3 % mean 3 %?", "Subgroups"]
+    assert re.findall(r"<h3>(.*?)</h3>", section) == titles
+
+
+def test_answers_about_what_is_not_there():
+    """No event to warn of, no alarm, no group large enough, and no risk worth acting on."""
+    metrics = dict.fromkeys(("event_recall", "alarm_precision", "alarms_per_day", "lead_time"))
+    events = {"metrics": metrics, "intervals": metrics, "policy": {"silence": 8, "horizon": 12}, "events": 0}
+    events |= {"events_without_warning_time": 2, "lead_time_quartiles": None, "correct_alarms": 0, "alarms": 0}
+    curve = {"risk_threshold": [0.1], "net_benefit": [-0.1], "treat_all": [0.1]}
+    result = {"events": events, "alarm": {"threshold": 0.25, "alarms_per_day": 0.5}, "decision_curve": curve}
+    result |= {
+        "subgroups": {"worst": {"auroc": None}},
+        "calibration": {"before": {"ece": 0.2}, "after": {"ece": 0.003}},
+    }
+    found = dict(answers(result))
+    assert found["How many events does it find?"] == "There are none. 2 more left no time to warn."
+    assert found["For how many alarms?"] == "0.00 per patient-day."
+    assert "at most 0.5 a patient-day" in found["When is there an alarm?"]
+    assert found["Does 3 % mean 3 %?"] == "The risk is wrong by 0.3 % on average, the probability by 20 %."
+    assert found["For whom is it worse?"] == "No group has enough positive stays to be compared."
+    assert (
+        found["Is acting on it worth it?"]
+        == "No: at no limit is acting on risks above it better than acting in every hour or never."
+    )
+    assert {"How early?", "And for other numbers of alarms a day?"}.isdisjoint(found)
 
 
 @pytest.fixture
@@ -205,7 +280,7 @@ def test_arrow_keys_move_the_hour(opened):
     assert opened.run(HOUR) == opened.run("Number(document.getElementById('monitor').getAttribute('aria-valuemax'))")
     spoken = opened.run("document.getElementById('monitor').getAttribute('aria-valuetext')")
     assert spoken == opened.run(READOUT)
-    for part in ("Hour ", "heart rate ", " beats/min", "score ", "alarm", "label: "):
+    for part in ("Hour ", "heart rate ", " beats/min", "score ", "risk ", "event known", "label: "):
         assert part in spoken
 
 

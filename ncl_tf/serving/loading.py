@@ -11,14 +11,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ncl_tf import files
 from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays, rows_on_grid
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
 from ncl_tf.runs.configuration import upgraded_evaluation
 from ncl_tf.serving.rows import RawRows, floats, state_columns
 
 MAJOR = 1  # of the format version, which `ncl_tf.serving.card` writes
+# What model.json holds, by name, and of which type.
+CARD = dict.fromkeys(("task", "preprocessor", "evaluation"), (dict, type(None))) | {"kind": str, "signatures": list}
+CARD |= {"inputs": dict, "data": dict}
 VERSION = "1"  # the folder that model.json describes; TensorFlow Serving requires a number as its name
 
 
@@ -36,9 +40,26 @@ def read_card(folder: pathlib.Path) -> dict[str, Any]:
         raise InputError(
             f"{folder}: format_version must be {MAJOR}.x, got {version}; use the ncl_tf that wrote the export"
         )
-    if card["evaluation"]:
-        card["evaluation"] = upgraded_evaluation(card["evaluation"])
+    path = folder / "model.json"
+    with reading(path, "the description of an export"):
+        files.check_types(path, card, CARD | ({"files": dict} if "files" in card else {}))
+        files.check_types(f"{path}: inputs: windows", card["inputs"]["windows"], {"hours": int, "columns": list})
+        if card["evaluation"]:
+            card["evaluation"] = upgraded_evaluation(card["evaluation"])
     return card
+
+
+def check_saved(folder: pathlib.Path, card: dict[str, Any]) -> None:
+    """Refuse a SavedModel of which a file is damaged, missing or another one; exports of before have no checksums."""
+    for name, expected in card.get("files", {}).items():
+        path = folder / VERSION / name
+        with reading(path, "a readable file of the export"):
+            found = files.sha256(path)
+        if found != expected:
+            raise InputError(
+                f"{path}: must have the SHA-256 {expected} that model.json holds, got {found}; the file is damaged, or another "
+                "one was put in its place. Copy or export it again"
+            )
 
 
 class Model:
@@ -55,13 +76,13 @@ class Model:
         self.card = read_card(self.folder)
         self.history: int = self.card["inputs"]["windows"]["hours"]
         saved = self.card["preprocessor"]
-        self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
-        try:
+        with reading(self.folder / "model.json", "the description of an export"):
+            self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
+        check_saved(self.folder, self.card)
+        with reading(
+            self.folder / VERSION, "a complete SavedModel, as model.json beside it describes", tf.errors.OpError
+        ):
             self._functions = tf.saved_model.load(self.folder / VERSION)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{self.folder / VERSION}: must be a complete SavedModel, as model.json beside it describes"
-            ) from error
 
     def __repr__(self) -> str:
         task = f", {self.card['task']['name']}" if self.card["task"] else ""

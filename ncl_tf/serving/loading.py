@@ -49,11 +49,17 @@ def read_card(folder: pathlib.Path) -> dict[str, Any]:
     return card
 
 
+def read_preprocessor(folder: pathlib.Path, card: dict[str, Any]) -> Preprocessor | None:
+    """Read the preprocessor that an export's card holds, if it holds one."""
+    with reading(folder / "model.json", "the description of an export"):
+        return None if card["preprocessor"] is None else Preprocessor.from_json(card["preprocessor"])
+
+
 def check_saved(folder: pathlib.Path, card: dict[str, Any]) -> None:
     """Refuse a SavedModel of which a file is damaged, missing or another one; exports of before have no checksums."""
     for name, expected in card.get("files", {}).items():
         path = folder / VERSION / name
-        with reading(path, "a readable file of the export"):
+        with reading(path, "a file of the SavedModel that model.json describes"):
             found = files.sha256(path)
         if found != expected:
             raise InputError(
@@ -75,9 +81,7 @@ class Model:
         self.folder = pathlib.Path(folder)
         self.card = read_card(self.folder)
         self.history: int = self.card["inputs"]["windows"]["hours"]
-        saved = self.card["preprocessor"]
-        with reading(self.folder / "model.json", "the description of an export"):
-            self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
+        self.preprocessor = read_preprocessor(self.folder, self.card)
         check_saved(self.folder, self.card)
         with reading(
             self.folder / VERSION, "a complete SavedModel, as model.json beside it describes", tf.errors.OpError

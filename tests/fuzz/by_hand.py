@@ -432,6 +432,26 @@ def run(folder: pathlib.Path) -> dict[str, Any]:
             "steps": None if steps is None else ast.literal_eval(steps)}  # fmt: skip
 
 
+def gin_file(folder: pathlib.Path) -> dict[str, Any]:
+    """The values that a file sets itself; the last one of a name counts."""
+    text = (folder / "mine.gin").read_text(encoding="utf-8")
+    text = re.sub(r"#.*", "", text)
+    found = re.findall(r"^(?:train\.)?\w+\s*=.*(?:\n[ \t]+.*)*", text, re.MULTILINE)
+    pairs = (binding.split("=", 1) for binding in found)
+    values = {name.strip(): ast.literal_eval(value.strip()) for name, value in pairs if value.strip()[:1] not in "@%"}
+    known = ("cohort", "alpha", "window", "seed", "train.report_every", "filters", "dilations")
+    return {name: value for name, value in values.items() if name in known}
+
+
+def export(folder: pathlib.Path) -> dict[str, Any]:
+    card = json.loads((folder / "model.json").read_bytes())
+    files = {name: (folder / "1" / name).read_bytes() for name in card.get("files", {})}
+    assert all(hashlib.sha256(data).hexdigest() == card["files"][name] for name, data in files.items())
+    prepared = card["preprocessor"]
+    mean = None if prepared is None else np.array(prepared["mean"], float)
+    return {"hours": card["inputs"]["windows"]["hours"], "mean": mean, "files": files}
+
+
 def results(folder: pathlib.Path) -> dict[str, Any]:
     result = json.loads((folder / "results/result.json").read_bytes())
     plan = json.loads((folder / "plan.json").read_bytes())

@@ -3,7 +3,9 @@
 `ours` and `theirs` take the folder with the files and return what is in them as a dictionary of arrays, lists and numbers.
 """
 
+import ast
 import dataclasses
+import hashlib
 import json
 import math
 import pathlib
@@ -337,6 +339,76 @@ def read_results(folder: pathlib.Path) -> Values:
     return {"metrics": result["metrics"], "intervals": result["intervals"], "plan": OutputFolder(folder).plan["tables"]}
 
 
+GIN = """# a training
+include 'paper/physionet2019/ncl_w.gin'
+include 'budgets/smoke.gin'
+
+cohort = 'ward.h5'
+alpha = 0.25
+window = 12
+seed = 3
+train.report_every = 5
+filters = (
+    16)
+dilations = (1, 2,
+    4, 8)
+"""
+SET_HERE = ("cohort", "alpha", "window", "seed", "train.report_every", "filters", "dilations")
+
+
+def make_gin(folder: pathlib.Path) -> None:
+    (folder / "mine.gin").write_text(GIN)
+
+
+def read_gin(folder: pathlib.Path) -> Values:
+    from ncl_tf.runs import bindings
+    from ncl_tf.training import config  # imports TensorFlow
+
+    config.configure([str(folder / "mine.gin")], [])
+    found = bindings(config.gin.config_str())
+    return {name: ast.literal_eval(found[name]) for name in SET_HERE if found.get(name, "@")[0] not in "@%"}
+
+
+def make_export(folder: pathlib.Path) -> None:
+    make_cohort_without_sums(folder)
+    preprocessor = Cohort(folder / "ward.h5").preprocessor.to_json()
+    (folder / "1/variables").mkdir(parents=True)
+    for name in ("saved_model.pb", "variables/variables.index"):
+        (folder / "1" / name).write_bytes(np.random.default_rng(0).bytes(300))
+    sums = {
+        name: hashlib.sha256((folder / "1" / name).read_bytes()).hexdigest()
+        for name in ("saved_model.pb", "variables/variables.index")
+    }
+    card = {
+        "format_version": "1.1",
+        "kind": "encoder",
+        "signatures": ["embed"],
+        "task": None,
+        "evaluation": None,
+        "files": sums,
+    }
+    card |= {
+        "inputs": {"windows": {"hours": 48, "columns": ["a"]}},
+        "preprocessor": preprocessor,
+        "data": {"dataset": "small"},
+    }
+    (folder / "model.json").write_text(json.dumps(card))
+
+
+def read_export(folder: pathlib.Path) -> Values:
+    from ncl_tf.serving import loading  # imports TensorFlow
+
+    card = loading.read_card(folder)
+    prepared = loading.read_preprocessor(folder, card)
+    loading.check_saved(folder, card)
+    files = {name: (folder / "1" / name).read_bytes() for name in card.get("files", {})}
+    return {
+        "hours": card["inputs"]["windows"]["hours"],
+        "mean": None if prepared is None else prepared.mean,
+        "files": files,
+    }
+
+
 def _kinds() -> list[Kind]:
     return [
         Kind("psv", make_psv, ("*.psv",), read_psv, by_hand.psv, 8000),
@@ -354,6 +426,8 @@ def _kinds() -> list[Kind]:
         Kind("raw rows without checksum", make_cohort_without_sums, ("ward.raw.h5",), read_raw_file, by_hand.raw_rows, 300),
         Kind("npz", make_checkpoints, ("checkpoints/*20.npz",), read_checkpoint, by_hand.checkpoint, 4000),
         Kind("run", make_run, ("run/*",), read_run, by_hand.run, 4000, 0.3),
+        Kind("gin", make_gin, ("*.gin",), read_gin, by_hand.gin_file, 1500, 0.3, heavy=True),
+        Kind("export", make_export, ("model.json", "1/*.pb", "1/*/*"), read_export, by_hand.export, 2000, heavy=True),
         Kind("results", make_results, ("*.json", "results/*"), read_results, by_hand.results, 3000, 0.3),
     ]  # fmt: skip
 

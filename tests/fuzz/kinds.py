@@ -347,13 +347,12 @@ cohort = 'ward.h5'
 alpha = 0.25
 window = 12
 seed = 3
-train.report_every = 5
 filters = (
     16)
 dilations = (1, 2,
     4, 8)
 """
-SET_HERE = ("cohort", "alpha", "window", "seed", "train.report_every", "filters", "dilations")
+SET_HERE = ("cohort", "alpha", "window", "seed", "filters", "dilations")
 
 
 def make_gin(folder: pathlib.Path) -> None:
@@ -362,7 +361,7 @@ def make_gin(folder: pathlib.Path) -> None:
 
 def read_gin(folder: pathlib.Path) -> Values:
     from ncl_tf.runs import bindings
-    from ncl_tf.training import config  # imports TensorFlow
+    from ncl_tf.training import config, trainer  # noqa: F401 - they import TensorFlow, and configurations name `train`
 
     config.configure([str(folder / "mine.gin")], [])
     found = bindings(config.gin.config_str())

@@ -265,7 +265,9 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_last_good_che
     row = np.flatnonzero((split.stay == last[0][0]) & (split.hour == last[0][1]))
     broken = pathlib.Path(shutil.copy(cohort, tmp_path / "broken.h5"))
     with h5py.File(broken, "r+") as file:
-        file["data/train"][row, 5:] = 3e38  # finite, as cohort files must be
+        data = file["data/train"][:]
+        data[row, 5:] = 3e38  # finite, as cohort files must be
+        file["data/train"][:] = data
     message = refusal(tmp_path / "run", broken)
     good = checkpoints(tmp_path / "run")[2]
     assert message == f"step 3: the loss is nan, so training stops. The last good checkpoint is {good}"

@@ -21,7 +21,7 @@ from ncl_tf.runs.store import NUMBER, StoredRun, read_evaluation
 # What plan.json holds beside the tables.
 FACTS = ("cohort_checksum", "budget", "gin_files", "gin_params")
 NEEDED = {"metrics", "intervals", "config", "protocol", "best_epoch", "stopped_by_budget", "wall_seconds", "run"}
-NEEDED_OF_RUN = {"budget": str, "dataset": str, "cohort_checksum": str, "wall_seconds": NUMBER}
+NEEDED_OF_RUN = {"budget": (str, type(None)), "dataset": str, "cohort_checksum": str, "wall_seconds": NUMBER}
 
 
 @dataclasses.dataclass(eq=False)

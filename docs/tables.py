@@ -6,6 +6,7 @@ DATASET_BUDGET, TABLE_BUDGET   a table, from results/DATASET_BUDGET or DATASET_o
 headline                       four rows of the paper's table on PhysioNet 2019
 variants                       single runs with other settings, from results/physionet2019_laptop_*
 choices                        what settings were chosen by, from results/physionet2019_laptop_choices
+hospitals                      trained on one hospital, tested on the other, from results/physionet2019_hospitals
 benchmarks, rates, sizes       what bin/benchmark measured, from results/benchmark_*.json
 """
 
@@ -50,7 +51,7 @@ def fill(text: str, results: pathlib.Path) -> str:
         for table in paper_tables.names()
         for budget in plan.budgets()
     }
-    for maker in (headline, variants, choices, benchmarks, rates, sizes):
+    for maker in (headline, variants, choices, hospitals, benchmarks, rates, sizes):
         makers[maker.__name__] = maker
 
     def replace(match: re.Match[str]) -> str:
@@ -151,6 +152,23 @@ def choices(results: pathlib.Path) -> str:
             body.append(["CL, MLP head", f"{int(config['steps']):,} steps of {config['batch_size']}", *metrics, ""])
     header = ["", "setting", *(compare.METRIC_TITLES[metric] for metric in METRICS), "lowest loss"]
     return f"{_markdown(header, body)}\n\n(Validation split, one seed; metrics x 100. The loss is class-weighted.)"
+
+
+def hospitals(results: pathlib.Path) -> str:
+    """How methods do on a hospital that they have not seen; files are METHOD-A_to_B.json or -B_to_A.json, if any."""
+    body = []
+    for path in sorted((results / "physionet2019_hospitals").glob("*.json")):
+        method, way = path.stem.rsplit("-", 1)
+        known, (trained, tested) = files.read_json(path), way.split("_to_")
+        cut = "†" * paper_results.cut_short(known)
+        spans = {name: [f"{100 * bound:.1f}" for bound in known["intervals"][name]] for name in METRICS}
+        cells = (f"{100 * known['metrics'][name]:.1f}{cut} ({' to '.join(spans[name])})" for name in METRICS)
+        body.append([paper_tables.TITLES[method], trained, tested, *cells])
+    if not body:
+        return ""
+    header = ["", "trained on", "tested on", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
+    note = "MLP head, one seed, x 100, with 95 % intervals over stays; †: time or epochs ran out."
+    return f"{_markdown(header, body)}\n\n(PhysioNet 2019, hospitals A and B, {note})"
 
 
 def benchmarks(results: pathlib.Path) -> str:

@@ -84,7 +84,7 @@ def _guarded(main: Callable[..., None], *operands: str) -> int:
     try:
         main(*operands)
     except InputError as error:
-        print(f"error: {named(str(error))}", file=sys.stderr)
+        print(f"error: {_printable(named(str(error)))}", file=sys.stderr)
         return 1
     except MemoryError as error:
         print(f"error: the memory of this machine is full ({error})", file=sys.stderr)
@@ -95,6 +95,11 @@ def _guarded(main: Callable[..., None], *operands: str) -> int:
     except BrokenPipeError:
         _drop_output()
     return 0
+
+
+def _printable(text: str) -> str:
+    """Escape what would control the terminal, or could not be printed; it may come from a damaged file."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
 
 
 def _drop_output() -> None:

@@ -25,13 +25,23 @@ def reading(path: pathlib.Path | str, what: str, *more: type[Exception]) -> Iter
     `more` are the library's own errors. Only code that reads and takes apart what is in the file belongs inside.
     """
     try:
+        with placed(path):
+            yield
+    except InputError:
+        raise
+    except (*DAMAGE, *FOREIGN, *more) as error:
+        raise InputError(f"{path}: must be {what}, got a damaged or another one ({reason(error)})") from error
+
+
+@contextlib.contextmanager
+def placed(path: pathlib.Path | str) -> Iterator[None]:
+    """Put a path before the message of an InputError that does not name it."""
+    try:
         yield
     except InputError as error:
         if str(path) in str(error):
             raise
         raise InputError(f"{path}: {error}") from error
-    except (*DAMAGE, *FOREIGN, *more) as error:
-        raise InputError(f"{path}: must be {what}, got a damaged or another one ({reason(error)})") from error
 
 
 def reason(error: Exception) -> str:

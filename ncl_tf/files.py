@@ -7,10 +7,10 @@ import os
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
 
 
 def check_output(path: pathlib.Path, overwrite: bool) -> None:
@@ -91,13 +91,23 @@ def write_text(path: pathlib.Path, text: str) -> None:
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
     """Read a JSON file that holds an object."""
-    try:
+    with reading(path, "a JSON file"):
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: must be a JSON file ({error})") from error
     if not isinstance(value, dict):
         raise InputError(f"{path}: must hold a JSON object, got {type(value).__name__}")
     return value
+
+
+def check_types(place: object, value: Any, types: Mapping[str, type | tuple[type, ...]]) -> None:
+    """Refuse JSON that is no object, lacks one of the names, or has a value of another type there; `place` is for messages."""
+    if not isinstance(value, dict):
+        raise InputError(f"{place}: must be a JSON object, got {type(value).__name__}")
+    for name, kind in types.items():
+        if name not in value:
+            raise InputError(f"{place}: must have {', '.join(types)}, got no {name!r}")
+        if not isinstance(value[name], kind) or (isinstance(value[name], bool) and kind is not bool):
+            words = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise InputError(f"{place}: {name} must be of type {words}, got {value[name]!r:.60}")
 
 
 def json_text(value: Any) -> str:

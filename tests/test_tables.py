@@ -100,6 +100,22 @@ def test_variants_have_the_papers_figures() -> None:
     assert line("variants", "SCL", "the paper")[:2] == ["6.7 ± 0.6", "6.0 ± 0.5"]
 
 
+def test_hospitals_are_lines_by_method_and_way(tmp_path: pathlib.Path) -> None:
+    assert made("hospitals", tmp_path).splitlines()[1:-1] == [""]  # no results yet
+    folder = tmp_path / "physionet2019_hospitals"
+    folder.mkdir()
+    known = {"metrics": {"auprc": 0.081, "auroc": 0.7649, "utility": -0.012}, "stopped_by_budget": False}
+    known |= {"intervals": {"auprc": [0.07, 0.09], "auroc": [0.75, 0.78], "utility": [-0.03, 0.01]}}
+    known |= {"best_epoch": 3, "protocol": {"patience": 20, "max_epochs": 100}}
+    for name, change in (("ncl_w-A_to_B", {}), ("end_to_end-B_to_A", {"stopped_by_budget": True})):
+        (folder / f"{name}.json").write_text(json.dumps(known | change))
+    lines = [line for line in made("hospitals", tmp_path).splitlines() if line.startswith("|")]
+    assert lines[2:] == [
+        "| End-to-End | B | A | 8.1† (7.0 to 9.0) | 76.5† (75.0 to 78.0) | -1.2† (-3.0 to 1.0) |",
+        "| NCL(n_w) | A | B | 8.1 (7.0 to 9.0) | 76.5 (75.0 to 78.0) | -1.2 (-3.0 to 1.0) |",
+    ]
+
+
 def test_choices_are_validation_figures() -> None:
     (found,) = stored("physionet2019_laptop_choices/cl-batch_256.json")
     assert line("choices", "CL, MLP head", "6,000 steps of 256") == [*(f"{found[m]:.1f}" for m in METRICS), ""]

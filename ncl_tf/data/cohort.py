@@ -6,7 +6,8 @@ HDF5. `data/{train,val,test}` float32 [hours, columns] with attribute `columns` 
 so files can be exchanged with their code in both directions. `subjects/{...}`, only where patients are known: the patient of
 each stay; `label_times/{...}`, only where the source has a calendar: int64 [hours, tasks], microseconds since 1970, of labels.
 Attributes of the file, not known to it: `format_version`, `dataset`, `static_columns`, `preprocessor` (JSON, with the
-declaration), `source_checksum`, `channel_statistics` (JSON), `simulated` (only where that is true).
+declaration), `source_checksum`, `channel_statistics` (JSON), `simulated` (only where that is true). The file's checksum lies
+beside it (`ncl_tf.data.hdf5`).
 """
 
 import dataclasses
@@ -20,14 +21,15 @@ import h5py
 import numpy as np
 
 from ncl_tf import files
-from ncl_tf.data.datasets import LENGTH_OF_STAY_EDGES, MIMIC3_BENCHMARK, PHYSIONET2019
+from ncl_tf.data import cohort_checks, hdf5
+from ncl_tf.data.cohort_checks import FORMAT_VERSION
 from ncl_tf.data.declaration import Dataset, Task
 from ncl_tf.data.preprocessing import Preprocessor, clean
 from ncl_tf.data.splits import SPLITS, Split, check_subjects
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
-FORMAT_VERSION = 1
+WHAT = "a cohort file that bin/prepare or the authors' code wrote"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,47 +91,25 @@ class Cohort:
 
     def __init__(self, path: str | pathlib.Path) -> None:
         self.path, self._splits = pathlib.Path(path), {}
-        try:
-            file = h5py.File(self.path, "r")
-        except FileNotFoundError as error:
-            raise InputError(f"{self.path}: no such file; `bin/prepare --help` shows how to make a cohort") from error
-        except OSError as error:
-            raise InputError(f"{self.path}: not an HDF5 file, or a damaged one ({error})") from error
-        with file:
-            self._check_layout(file)
-            self.columns = [str(name) for name in _texts(file["data"].attrs["columns"])]
-            self.source_checksum = file.attrs.get("source_checksum", "")
+        if not self.path.exists():
+            raise InputError(f"{self.path}: no such file; `bin/prepare --help` shows how to make a cohort")
+        self._verified = hdf5.verified(self.path)
+        with hdf5.opened(self.path, WHAT) as file:
+            version = cohort_checks.format_version(file)
+            self.columns = hdf5.decoded(file["data"].attrs["columns"])
+            self.source_checksum = str(file.attrs.get("source_checksum", ""))
             self.simulated = bool(file.attrs.get("simulated", False))
-            self.channel_statistics = json.loads(file.attrs.get("channel_statistics", "{}"))
-            if file.attrs.get("format_version", 0):
+            if version:
                 self.preprocessor = Preprocessor.from_json(json.loads(file.attrs["preprocessor"]))
                 self.name, self.tasks = self.preprocessor.dataset.name, self.preprocessor.dataset.tasks
                 self.static_columns = self.preprocessor.dataset.static_columns
             else:
                 self.preprocessor = None
-                self.name, self.static_columns = _recognize(self.columns)
-                self.tasks = tuple(
-                    _foreign_task(file, i, n) for i, n in enumerate(_texts(file["labels"].attrs["tasks"]))
-                )
-
-    def _check_layout(self, file: h5py.File) -> None:
-        version = int(file.attrs.get("format_version", 0))
-        if version > FORMAT_VERSION:
-            raise InputError(
-                f"{self.path}: format_version must be at most {FORMAT_VERSION}, got {version}; update ncl_tf"
-            )
-        groups = ("data", "labels", "patient_windows") + (("stay_names",) if version else ())
-        for name in [f"{group}/{split}" for group in groups for split in SPLITS]:
-            if name not in file:
-                raise InputError(
-                    f"{self.path}: no dataset {name!r}; a cohort file has "
-                    f"{', '.join(groups)}, each with {', '.join(SPLITS)}"
-                )
-        for group, attribute in (("data", "columns"), ("labels", "tasks")):
-            if attribute not in file[group].attrs:
-                raise InputError(f"{self.path}: group {group!r} has no attribute {attribute!r}")
-        if version and "preprocessor" not in file.attrs:
-            raise InputError(f"{self.path}: no attribute 'preprocessor', which a file of format version {version} has")
+                self.name, self.static_columns = cohort_checks.recognize(self.columns)
+                names = hdf5.decoded(file["labels"].attrs["tasks"])
+                self.tasks = tuple(cohort_checks.foreign_task(file, i, name) for i, name in enumerate(names))
+            cohort_checks.check_declaration(file, self.columns, self.tasks, self.preprocessor)
+            self.channel_statistics = cohort_checks.channel_statistics(file, self.preprocessor)
 
     @property
     def observations(self) -> tuple[str, ...]:
@@ -169,26 +149,28 @@ class Cohort:
         return self._splits[split]
 
     def _read(self, split: str) -> SplitData:
-        with h5py.File(self.path, "r") as file:
-            data, labels = (file[f"{group}/{split}"][:].astype(np.float32, copy=False) for group in ("data", "labels"))
-            windows = file[f"patient_windows/{split}"][:].astype(np.int32, copy=False)
-            stays = {name: file[f"patient_windows/{name}"][:, 2] for name in SPLITS}
-            names = _texts(file[f"stay_names/{split}"][:]) if "stay_names" in file else windows[:, 2].astype(str)
-            subjects = np.asarray(_texts(file[f"subjects/{split}"][:])) if "subjects" in file else None
-            times = file[f"label_times/{split}"][:] if "label_times" in file else None
-        labels = labels.reshape(len(labels), -1)
-        starts = np.append(0, windows[:, 1] + 1)  # where each stay must begin, and the end of the last one
-        if not np.array_equal(starts, np.append(windows[:, 0], len(data))) or len(labels) != len(data):
-            raise InputError(
-                f"{self.path}: patient_windows/{split} and labels/{split} do not cover the {len(data)} rows of "
-                f"data/{split}, stay after stay"
+        with hdf5.opened(self.path, WHAT) as file:
+            data = hdf5.array(file, f"data/{split}", (2,), "fiu").astype(np.float32, copy=False)
+            labels = hdf5.array(file, f"labels/{split}", (1, 2), "fiub").astype(np.float32, copy=False)
+            labels = labels.reshape(len(labels), -1)
+            windows = cohort_checks.windows(file, split)
+            stays = {
+                name: windows[:, 2] if name == split else cohort_checks.windows(file, name)[:, 2] for name in SPLITS
+            }
+            names, subjects = (
+                np.asarray(hdf5.decoded(hdf5.array(file, f"{group}/{split}", (1,), "SO"))) if group in file else None
+                for group in ("stay_names", "subjects")
             )
+            times = hdf5.array(file, f"label_times/{split}", (2,), "i") if "label_times" in file else None
+            cohort_checks.check_rows(split, data, labels, windows, names, subjects, times)
+            cohort_checks.check_values(file, split, data, labels, self.tasks)
+        names = windows[:, 2].astype(str) if names is None else names
         every = np.concatenate(list(stays.values()))
         if len(np.unique(every)) < len(every):  # the authors' ids of episodes 1 and 11 are the same: number all stays
             before = sum(len(stays[name]) for name in SPLITS[: SPLITS.index(split)])
             windows[:, 2] = before + np.arange(len(windows))
         classes = np.stack([task.classify(labels[:, i]) for i, task in enumerate(self.tasks)], axis=1)
-        return SplitData(data, labels, classes, windows, np.asarray(names), subjects, times)
+        return SplitData(data, labels, classes, windows, names, subjects, times)
 
     def task(self, name: str) -> tuple[int, Task]:
         """Look up a task by its name: its position among the labels and its declaration."""
@@ -202,7 +184,7 @@ class Cohort:
     @functools.cached_property
     def checksum(self) -> str:
         """SHA-256 of the file."""
-        return files.sha256(self.path)
+        return self._verified or files.sha256(self.path)
 
 
 def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Split, source_checksum: str) -> None:
@@ -241,6 +223,8 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
         )
         if stays.simulated:  # real cohorts keep the bytes, and so the checksum, that they always had
             file.attrs["simulated"] = True
+        hdf5.sums_path(path).unlink(missing_ok=True)  # of a file that is replaced
+    hdf5.write_sums(path)
 
 
 def titled(dataset: str, simulated: bool) -> str:
@@ -273,28 +257,3 @@ def _stay_ids(names: np.ndarray) -> np.ndarray:
         return np.arange(len(names), dtype=np.int32)
     fits = len(ids) == len(set(ids)) and ids.min() >= 0 and ids.max() < 2**31
     return ids.astype(np.int32) if fits else np.arange(len(names), dtype=np.int32)
-
-
-def _texts(values: Any) -> list[str]:
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
-
-
-def _recognize(columns: list[str]) -> tuple[str, int]:
-    """Dataset and number of static columns of a file without attributes, by the names of its first columns."""
-    for dataset in (PHYSIONET2019, MIMIC3_BENCHMARK):
-        static = {channel.name for channel in dataset.channels if channel.static}
-        leading = [column.split("_cat")[0] in static for column in columns]
-        if leading[0]:
-            return dataset.name, leading.index(False) if False in leading else len(leading)
-    raise InputError(
-        "a cohort file without format version is read only for physionet2019 and mimic3_benchmark, known by "
-        f"their static columns, which come first; the first column is {columns[0]!r}"
-    )
-
-
-def _foreign_task(file: h5py.File, position: int, name: str) -> Task:
-    """A task of a file without declaration: binary if its labels are, else hours of stay in the paper's bins."""
-    labels = file["labels/train"][:]
-    labels = labels.reshape(len(labels), -1)[:, position]
-    binary = np.isin(labels[~np.isnan(labels)], (0, 1)).all()
-    return Task(name) if binary else Task(name, kind="bins", edges=LENGTH_OF_STAY_EDGES)

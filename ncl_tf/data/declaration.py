@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -243,7 +244,31 @@ class Dataset:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Dataset":
-        """Convert back from the result of `to_json`."""
-        channels = tuple(Channel(**{**c, "levels": tuple(c["levels"])}) for c in value["channels"])
-        tasks = tuple(Task(**{**t, "edges": tuple(t["edges"])}) for t in value["tasks"])
-        return cls(value["name"], channels, tasks, value["hour"], tuple(value.get("observations", ())))
+        """Convert back from the result of `to_json`, which may come from a damaged file."""
+        channels = tuple(_from_json(Channel, part) for part in value["channels"])
+        tasks = tuple(_from_json(Task, part) for part in value["tasks"])
+        return _from_json(cls, value | {"channels": channels, "tasks": tasks})
+
+
+# The types of a declaration's plain values, by name.
+_NUMBERS = (int, float)
+_TYPES = dict.fromkeys(("name", "kind", "unit"), str) | dict.fromkeys(("static", "text_only"), bool)
+_TYPES |= dict.fromkeys(("low", "high"), (*_NUMBERS, type(None))) | {"spellings": dict, "hour": (str, type(None))}
+_ELEMENTS = dict.fromkeys(("levels", "edges"), _NUMBERS) | {"observations": str, "channels": Channel, "tasks": Task}
+
+
+def _from_json(kind: type, value: dict[str, Any]) -> Any:
+    """Make a channel, task or dataset from plain values, which must be all that it has, of its types and finite."""
+    expected = {field.name for field in dataclasses.fields(kind)}
+    if not value.keys() <= expected or not expected - {"observations"} <= value.keys():
+        raise InputError(f"a {kind.__name__.lower()} must have {', '.join(sorted(expected))}, got {', '.join(value)}")
+    made = {name: tuple(item) if name in _ELEMENTS else item for name, item in value.items()}
+    for name, item in made.items():
+        parts = item if name in _ELEMENTS else item.values() if name == "spellings" else [item]
+        allowed = _ELEMENTS.get(name, _NUMBERS if name == "spellings" else _TYPES.get(name))
+        right = isinstance(item, (tuple, _TYPES.get(name, tuple))) and all(isinstance(part, allowed) for part in parts)
+        if not right or any(isinstance(part, float) and not math.isfinite(part) for part in parts):
+            raise InputError(
+                f"{kind.__name__.lower()} {value.get('name')!r}: {name} must be a value that fits, got {item!r}"
+            )
+    return kind(**made)

@@ -14,6 +14,7 @@ import numpy as np
 from ncl_tf.data.declaration import Channel, Dataset
 from ncl_tf.data.observations import last_measured, measured_before, measurements, recency
 from ncl_tf.data.stays import Stays
+from ncl_tf.errors import InputError
 
 STAYS_AT_ONCE = 256  # are transformed within the cache: writing single columns of a large table is slow
 
@@ -157,6 +158,17 @@ class Preprocessor:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Preprocessor":
-        """Convert back from the result of `to_json`."""
-        numbers = {name: np.asarray(numbers, np.float32) for name, numbers in value.items() if name != "dataset"}
-        return cls(Dataset.from_json(value["dataset"]), **numbers)
+        """Convert back from the result of `to_json`, which may come from a damaged file."""
+        dataset = Dataset.from_json(value["dataset"])
+        fitted = {name: np.asarray(numbers, np.float32) for name, numbers in value.items() if name != "dataset"}
+        wanted = ["mean", "scale"] + ["count_mean", "count_scale"] * ("count" in dataset.observations)
+        if list(fitted) != wanted:
+            raise InputError(f"preprocessor: must have {', '.join(wanted)}, got {', '.join(fitted)}")
+        for name, numbers in fitted.items():
+            sound = np.isfinite(numbers) & ((numbers > 0) if "scale" in name else True)
+            if numbers.shape != (len(dataset.channels),) or not sound.all():
+                what = "finite numbers" + " above 0" * ("scale" in name)
+                raise InputError(
+                    f"preprocessor, {name}: must be {len(dataset.channels)} {what}, one for each channel, got {value[name]}"
+                )
+        return cls(dataset, **fitted)

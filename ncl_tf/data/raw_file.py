@@ -2,7 +2,7 @@
 
 Beside the cohort FILE.h5 lies FILE.raw.h5, if it is wanted: HDF5 with `raw/{train,val,test}` float32 [hours, channels], NaN where
 nothing was measured, row by row the cohort's `data`, and attribute `channels` on the group. Attributes of the file:
-`format_version` and `cohort_checksum`, the SHA-256 of the cohort file.
+`format_version` and `cohort_checksum`, the SHA-256 of the cohort file. Its own lies beside it (`ncl_tf.data.hdf5`).
 """
 
 import pathlib
@@ -11,12 +11,14 @@ import h5py
 import numpy as np
 
 from ncl_tf import files
+from ncl_tf.data import hdf5
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.splits import SPLITS, Split
 from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
+WHAT = "a file that bin/prepare --keep_raw wrote"
 RAW_VERSION = 1
 ROWS_PER_CHUNK = 16384
 
@@ -36,6 +38,8 @@ def write_raw_file(cohort: pathlib.Path, dataset: Dataset, stays: Stays, split: 
             file.create_dataset(f"raw/{name}", data=rows, chunks=chunks, compression="gzip", compression_opts=1)
         file["raw"].attrs["channels"] = [channel.name for channel in dataset.channels]
         file.attrs.update({"format_version": RAW_VERSION, "cohort_checksum": files.sha256(cohort)})
+        hdf5.sums_path(path).unlink(missing_ok=True)
+    hdf5.write_sums(path)
     return path
 
 
@@ -54,12 +58,10 @@ class RawFile:
                 f"{self.path}: no such file, and the raw rows of {cohort.path} are needed. Prepare it again with "
                 "--keep_raw --overwrite: bin/prepare then writes them beside the same cohort file"
             )
-        try:
-            with h5py.File(self.path, "r") as file:
-                version, checksum = (file.attrs.get(name, "none") for name in ("format_version", "cohort_checksum"))
-                channels = [str(name) for name in file["raw"].attrs["channels"]]
-        except (OSError, KeyError) as error:
-            raise InputError(f"{self.path}: must be a file that bin/prepare --keep_raw wrote ({error})") from error
+        hdf5.verified(self.path)
+        with hdf5.opened(self.path, WHAT) as file:
+            version, checksum = (file.attrs.get(name, "none") for name in ("format_version", "cohort_checksum"))
+            channels = hdf5.decoded(file["raw"].attrs["channels"])
         if version != RAW_VERSION:
             raise InputError(f"{self.path}: format_version must be {RAW_VERSION}, got {version}; update ncl_tf")
         if checksum != cohort.checksum:
@@ -80,13 +82,15 @@ class RawFile:
 
     def stays(self, split: str, of_cohort: SplitData) -> Stays:
         """Read the stays of a split of the cohort, which has been read already."""
-        with h5py.File(self.path, "r") as file:
-            values = file[f"raw/{split}"][:]
+        with hdf5.opened(self.path, WHAT) as file:
+            values = hdf5.array(file, f"raw/{split}", (2,), "f").astype(np.float32, copy=False)
         expected = (len(of_cohort.data), len(self.dataset.channels))
         if values.shape != expected:
             raise InputError(
                 f"{self.path}: raw/{split} must be {expected}, as the cohort has hours, got {values.shape}"
             )
+        if np.isinf(values).any():
+            raise InputError(f"{self.path}: raw/{split} must hold finite numbers, or NaN where nothing was measured")
         return Stays(
             of_cohort.stay_names,
             of_cohort.lengths,

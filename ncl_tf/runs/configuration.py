@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from ncl_tf import project
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
 
 # Bindings, macros and configurables that were renamed: old name -> new name.
 RENAMED: dict[str, str] = {"encoder.static_dropout": "momentum_contrast.static_dropout"}
@@ -57,12 +57,15 @@ def upgraded(config: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def read_gin(path: pathlib.Path) -> str:
+    """Read the text of a run's configuration as it is."""
+    with reading(path, "the gin file that the run was trained with"):
+        return path.read_text(encoding="utf-8")
+
+
 def read_configuration(path: pathlib.Path) -> str:
     """Read a run's configuration as text that today's gin configurables accept."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: must be the gin file that the run was trained with ({error})") from error
+    text = read_gin(path)
     imports = re.findall(r"^(?:import|from) .*", text, re.MULTILINE)
     return "\n".join([*imports, *(f"{name} = {value}" for name, value in bindings(text).items()), ""])
 

@@ -31,6 +31,8 @@ class EvaluationFolder(TrainingFolder):
             before = files.read_json(self.folder / self.record_name)
         except InputError:  # there is none, or it is damaged
             before = {}
+        if not isinstance(before.get("facts"), dict) or not isinstance(before.get("wall_seconds"), int | float):
+            before = {}
         if before.get("facts") == facts:
             self.record = before
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import math
 import os
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ncl_tf import files
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
 from ncl_tf.runs.environment import environment
-from ncl_tf.runs.variables import HasVariables, assign, named_variables
+from ncl_tf.runs.variables import HasVariables, assign, named_variables, read_arrays
 
 KEPT_CHECKPOINTS = 2
 
@@ -92,7 +91,8 @@ class TrainingFolder:
     @property
     def checkpoints(self) -> list[pathlib.Path]:
         """Checkpoint files, oldest first."""
-        return sorted((self.folder / "checkpoints").glob("step-*.npz"))
+        found = (self.folder / "checkpoints").glob("step-*.npz")
+        return sorted(path for path in found if path.stem.removeprefix("step-").isdecimal())
 
     @property
     def kept_step(self) -> int:
@@ -130,8 +130,7 @@ class TrainingFolder:
             except OSError as error:  # of the disk or its permissions, which may pass
                 raise InputError(f"{path}: cannot be read ({error.strerror})") from error
             try:
-                with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-                    values = {name: archive[name] for name in archive.files}
+                values = read_arrays(content)
             except MemoryError:
                 raise
             except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
@@ -147,11 +146,19 @@ class TrainingFolder:
 
 def read_reports(path: pathlib.Path) -> list[dict[str, float]]:
     """Read the whole lines of metrics.jsonl; an interrupted write leaves half a line at the end."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if path.exists() else []
-    try:
-        return [json.loads(line) for line in lines if line.endswith("\n")]
-    except ValueError as error:
-        raise InputError(f"{path}: each line must be a JSON object ({error}); remove the lines that are not") from error
+    with reading(path, "a readable file"):
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    reports = []
+    for number, line in enumerate(lines, start=1):
+        with reading(
+            f"{path}, line {number}", "a report; each line must be a JSON object of numbers: remove those that are not"
+        ):
+            reports.append(json.loads(line))
+            if type(reports[-1]["step"]) is not int or not all(
+                isinstance(v, int | float) for v in reports[-1].values()
+            ):
+                raise TypeError("a step and other numbers are missing")
+    return reports
 
 
 class Unsaved(TrainingFolder):

@@ -16,12 +16,12 @@ from typing import Any
 
 from ncl_tf import files
 from ncl_tf.errors import InputError
-from ncl_tf.runs.store import StoredRun, read_evaluation
+from ncl_tf.runs.store import NUMBER, StoredRun, read_evaluation
 
 # What plan.json holds beside the tables.
 FACTS = ("cohort_checksum", "budget", "gin_files", "gin_params")
 NEEDED = {"metrics", "intervals", "config", "protocol", "best_epoch", "stopped_by_budget", "wall_seconds", "run"}
-NEEDED_OF_RUN = {"budget", "dataset", "cohort_checksum", "wall_seconds"}
+NEEDED_OF_RUN = {"budget": (str, type(None)), "dataset": str, "cohort_checksum": str, "wall_seconds": NUMBER}
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,6 +42,10 @@ class OutputFolder:
         plan = files.read_json(path)
         if missing := sorted({*FACTS, "tables"} - plan.keys()):
             raise InputError(f"{path}: must be a plan of bin/reproduce, but it lacks {', '.join(missing)}")
+        files.check_types(path, plan, {"tables": dict})
+        for name, table in plan["tables"].items():
+            files.check_types(f"{path}: tables: {name}", table, {})
+            files.check_types(f"{path}: tables: {name}", table, dict.fromkeys(table, list))
         return plan
 
     @property
@@ -99,9 +103,10 @@ class OutputFolder:
 def read_result(path: pathlib.Path) -> dict[str, Any]:
     """Read what a folder of results holds about an evaluation: its JSON, with the record of its run."""
     known = read_evaluation(path)
-    missing = NEEDED - known.keys() or {f"run.{name}" for name in NEEDED_OF_RUN - known["run"].keys()}
-    if missing:
+    if missing := NEEDED - known.keys():
         raise InputError(f"{path}: must be a result of bin/reproduce, but it lacks {', '.join(sorted(missing))}")
+    files.check_types(path, known, {"stopped_by_budget": bool, "wall_seconds": NUMBER})
+    files.check_types(f"{path}: run", known["run"], NEEDED_OF_RUN)
     return known
 
 

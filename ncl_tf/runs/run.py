@@ -19,7 +19,7 @@ from ncl_tf.errors import InputError
 from ncl_tf.runs.configuration import bindings, differences
 from ncl_tf.runs.environment import environment
 from ncl_tf.runs.folder import TrainingFolder
-from ncl_tf.runs.store import StoredRun
+from ncl_tf.runs.store import StoredRun, read_record
 
 
 class Run(TrainingFolder):
@@ -32,7 +32,7 @@ class Run(TrainingFolder):
         """
         self._config, self._facts = config, facts
         if (self.folder / "run.json").exists():
-            self.record = files.read_json(self.folder / "run.json")
+            self.record = read_record(self.folder)
             self._check_same(facts)
             return
         if self.folder.exists() and not self._is_free():

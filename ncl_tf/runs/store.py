@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ncl_tf import files
-from ncl_tf.errors import InputError
-from ncl_tf.runs.configuration import bindings, read_configuration, upgraded_evaluation
+from ncl_tf.errors import InputError, reading
+from ncl_tf.runs.configuration import bindings, read_configuration, read_gin, upgraded_evaluation
 from ncl_tf.runs.folder import read_reports
 
 
@@ -25,9 +25,41 @@ class MissingCohortError(InputError):
     """The cohort that a run was trained on is not where it was then."""
 
 
+# What the JSON files of all versions hold, by name, and of which type.
+NUMBER = (int, float)
+RECORD = {"status": str, "seed": int, "step": int, "wall_seconds": NUMBER, "cohort_checksum": str, "dataset": str}
+RECORD |= {"budget": str, "started": str, "versions": dict, "machine": dict}
+EVALUATION = {"settings": dict, "metrics": dict, "intervals": dict, "config": dict, "protocol": dict}
+
+
+class Record(dict):
+    """The content of a run.json; what is missing, since the file is damaged, is an error when it is asked for."""
+
+    def __init__(self, path: pathlib.Path, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self._path = path
+
+    def __missing__(self, name: str) -> None:
+        raise InputError(
+            f"{self._path}: must have {name!r}, got {', '.join(self) or 'nothing'}; is it of a run of bin/train?"
+        )
+
+
+def read_record(folder: pathlib.Path) -> dict[str, Any]:
+    """Read run.json of a run directory."""
+    path = folder / "run.json"
+    found = files.read_json(path)
+    files.check_types(path, found, {name: kind for name, kind in RECORD.items() if name in found})
+    return Record(path, found)
+
+
 def read_evaluation(path: pathlib.Path) -> dict[str, Any]:
     """Read the JSON of an evaluation, by today's names."""
-    return upgraded_evaluation(files.read_json(path))
+    content = files.read_json(path)
+    with reading(path, "the JSON of an evaluation"):
+        found = upgraded_evaluation(content)
+    files.check_types(path, found, {name: kind for name, kind in EVALUATION.items() if name in found})
+    return found
 
 
 @dataclasses.dataclass(eq=False)
@@ -52,7 +84,7 @@ class StoredRun:
     @functools.cached_property
     def record(self) -> dict[str, Any]:
         """The content of run.json."""
-        return files.read_json(self.folder / "run.json")
+        return read_record(self.folder)
 
     def record_or_nothing(self) -> dict[str, Any]:
         """The content of run.json; empty where there is none yet, or a damaged one."""
@@ -82,7 +114,7 @@ class StoredRun:
     def config(self) -> dict[str, str]:
         """The bindings of config.gin, name -> value as gin prints it; empty where there is none."""
         path = self.folder / "config.gin"
-        return bindings(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return bindings(read_gin(path)) if path.exists() else {}
 
     @property
     def configuration(self) -> str:
@@ -91,10 +123,16 @@ class StoredRun:
 
     def setting(self, name: str) -> Any:
         """The value of a macro or binding; None if the configuration has none of that name."""
-        value = self.config.get(name)
-        while value and value.startswith("%"):
-            value = self.config.get(value[1:])
-        return ast.literal_eval(value) if value else None
+        value, seen = self.config.get(name), set()
+        with reading(
+            self.folder / "config.gin", "the gin file that the run was trained with", SyntaxError, MemoryError
+        ):
+            while value and value.startswith("%"):
+                if value in seen:
+                    raise ValueError(f"{value} refers to itself")
+                seen.add(value)
+                value = self.config.get(value[1:])
+            return ast.literal_eval(value) if value else None
 
     @property
     def total_steps(self) -> int | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import math
 import pathlib
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,6 +39,18 @@ def checksum(*parts: HasVariables) -> str:
     return digest.hexdigest()[:16]
 
 
+def read_arrays(content: bytes) -> dict[str, np.ndarray]:
+    """Read the arrays of an npz; one that claims to be larger than its part of the file is an error, not a full memory."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        for member in archive.zip.infolist():
+            with archive.zip.open(member) as file:
+                header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                shape, _, kind = header[np.lib.format.read_magic(file)](file)
+            if math.prod(shape) * kind.itemsize > min(member.file_size, len(content)):
+                raise ValueError(f"{member.filename} claims {shape} of {kind}, more than the file holds")
+        return {name: archive[name] for name in archive.files}
+
+
 def assign(values: dict[str, np.ndarray], path: pathlib.Path, *parts: HasVariables) -> None:
     """Set all variables of the parts to the values of the checkpoint at `path`, by paths and shapes that must be the same.
 
@@ -48,7 +62,10 @@ def assign(values: dict[str, np.ndarray], path: pathlib.Path, *parts: HasVariabl
     values = {name: value for name, value in values.items() if name.split("/")[0] in owners}
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     other = shapes.keys() - values.keys() | {name for name in values if shapes.get(name) != values[name].shape}
+    other |= {name for name in values.keys() - other if values[name].dtype != variables[name].numpy().dtype}
     if other:
         raise InputError(f"{path}: made by another model; first difference: {sorted(other)[0]}")
+    for name in [name for name in sorted(values) if not np.isfinite(values[name]).all()]:
+        raise InputError(f"{path}: {name} must be finite, as all that a checkpoint holds; remove the file")
     for name, variable in variables.items():
         variable.assign(values[name])

@@ -65,5 +65,7 @@ def _write(folder: pathlib.Path, functions: EncoderFunctions, variables: list, c
     signatures["serving_default"] = next(iter(signatures.values()))
     with files.atomic_folder(folder) as new:
         tf.saved_model.save(saved, new / VERSION, signatures)
+        written = sorted(path for path in (new / VERSION).rglob("*") if path.is_file())
+        card["files"] = {path.relative_to(new / VERSION).as_posix(): files.sha256(path) for path in written}
         files.write_json(new / "model.json", card)
         files.write_text(new / "model_card.md", model_card(card))

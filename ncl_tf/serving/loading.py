@@ -11,10 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.declaration import Dataset
-from ncl_tf.data.preprocessing import Preprocessor
 from ncl_tf.data.stays import Stays, rows_on_grid
-from ncl_tf.errors import InputError
-from ncl_tf.serving.exports import VERSION, read_card
+from ncl_tf.errors import InputError, reading
+from ncl_tf.serving.exports import VERSION, check_saved, read_card, read_preprocessor
 from ncl_tf.serving.rows import RawRows, floats, state_columns
 
 
@@ -31,14 +30,12 @@ class Model:
         self.folder = pathlib.Path(folder)
         self.card = read_card(self.folder)
         self.history: int = self.card["inputs"]["windows"]["hours"]
-        saved = self.card["preprocessor"]
-        self.preprocessor = None if saved is None else Preprocessor.from_json(saved)
-        try:
+        self.preprocessor = read_preprocessor(self.folder, self.card)
+        check_saved(self.folder, self.card)
+        with reading(
+            self.folder / VERSION, "a complete SavedModel, as model.json beside it describes", tf.errors.OpError
+        ):
             self._functions = tf.saved_model.load(self.folder / VERSION)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{self.folder / VERSION}: must be a complete SavedModel, as model.json beside it describes"
-            ) from error
 
     def __repr__(self) -> str:
         task = f", {self.card['task']['name']}" if self.card["task"] else ""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import gin
 
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
 from ncl_tf.methods.base import Method
 from ncl_tf.runs import bindings
 from ncl_tf.runs.configuration import find_gin_file, read_configuration
@@ -58,19 +58,20 @@ def configure_again(configuration: str, gin_params: Sequence[str]) -> None:
     _bind(gin_params)
 
 
-def _read(file: str, includes: str = "") -> set[str]:
+def _read(file: str, includes: tuple[str, ...] = ()) -> set[str]:
     """Parse a gin file and, in the place of its include statements, the files that they name.
 
     gin's own include looks into Python packages, too, and fails where a folder of the user's is named like one of ours.
 
     Returns the macros that are used so far; of the configuration in a run directory, which was checked when the run began,
-    also those that a binding of the run has taken the place of. `includes` is the file with the include statement, if any.
+    also those that a binding of the run has taken the place of. `includes` are the files whose
+    include statements led here.
     """
-    path = find_gin_file(file, includes)
-    try:
+    path = find_gin_file(file, *includes[-1:])
+    if file in includes:
+        raise InputError(f"{includes[-1]}: must not include {file!r}, which includes it")
+    with reading(file, "a gin file, which is text"):
         lines = path.read_text(encoding="utf-8").splitlines()
-    except ValueError as error:
-        raise InputError(f"{file}: must be a gin file, which is text, got {error}") from error
     if lines[:1] == [PRINTED]:
         _parse(read_configuration(path), file)
         return set.union(*_macros())
@@ -82,7 +83,7 @@ def _read(file: str, includes: str = "") -> set[str]:
             _parse(text, file)
             first = number + 1
             if number < len(lines):
-                _read(included[2], file)
+                _read(included[2], (*includes, file))
     return _macros()[1]
 
 
@@ -134,8 +135,9 @@ def _parse(statements: str | io.StringIO, where: str) -> None:
         raise InputError(f"{where}: not valid gin: {reason}") from error
     except tokenize.TokenError as error:
         raise InputError(f"{where}: not valid gin: {error.args[0]} (line {error.args[1][0]})") from error
-    except (ValueError, TypeError, AttributeError, ImportError) as error:
-        raise InputError(f"{where}: {str(error).splitlines()[0]}{_suggestion(str(error))}") from error
+    except (ValueError, TypeError, AttributeError, LookupError, ImportError, RecursionError, MemoryError) as error:
+        what = next(iter(str(error).splitlines()), type(error).__name__)
+        raise InputError(f"{where}: {what}{_suggestion(str(error))}") from error
 
 
 def _suggestion(message: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from ncl_tf.data.cohort import Cohort
 from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.hdf5 import sums_path
 from ncl_tf.data.raw_file import RawFile, raw_path, write_raw_file
 from ncl_tf.data.sources import physionet2019
 from ncl_tf.data.splits import SPLITS, random_split
@@ -26,6 +27,11 @@ def cohort(ward_cohort, stays, tmp_path) -> pathlib.Path:
     path = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
     assert write_raw_file(path, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0)) == raw_path(path)
     return path
+
+
+def without_sums(cohort: pathlib.Path) -> None:
+    """Remove the checksum of the raw rows, as if another program had written them."""
+    sums_path(raw_path(cohort)).unlink()
 
 
 def test_raw_rows_are_those_of_the_source_in_the_cohorts_order(cohort, ward):
@@ -76,6 +82,7 @@ def test_raw_rows_of_another_cohort_are_refused_with_both_checksums(cohort, mimi
     ],
 )
 def test_damaged_raw_rows_are_refused(cohort, damage, named):
+    without_sums(cohort)
     with h5py.File(raw_path(cohort), "r+") as file:
         damage(file)
     with refused(raw_path(cohort), named):
@@ -83,6 +90,7 @@ def test_damaged_raw_rows_are_refused(cohort, damage, named):
 
 
 def test_raw_rows_of_other_hours_are_refused(cohort):
+    without_sums(cohort)
     with h5py.File(raw_path(cohort), "r+") as file:
         shorter = file["raw/val"][1:]
         del file["raw/val"]
@@ -94,6 +102,7 @@ def test_raw_rows_of_other_hours_are_refused(cohort):
 
 
 def test_a_file_that_is_no_raw_file(cohort):
+    without_sums(cohort)
     raw_path(cohort).write_text("no HDF5")
-    with refused(raw_path(cohort), "--keep_raw wrote"):
+    with refused(raw_path(cohort), "not an HDF5 file"):
         RawFile(Cohort(cohort))

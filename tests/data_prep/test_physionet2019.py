@@ -199,6 +199,30 @@ def test_hospitals_that_cannot_be_split(two_hospitals, ward, run, tmp_path):
     assert result.returncode == 1 and "at least 25 stays to train and validate" in result.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("test", "stays"), [("B", (16268, 4068, 20000)), ("A", (16000, 4000, 20336))])
+def test_counts_of_the_real_hospitals(physionet2019_zips, run, tmp_path, test, stays):
+    """Hours and positive hours are those of the zips' lines, by their last cells."""
+    sources = [f"--source={path}" for path in physionet2019_zips]
+    flags = ["--split=hospital", f"--test_hospital={test}", f"--output={tmp_path / 'hospital.h5'}"]
+    result = run("bin/prepare", "physionet2019", *sources, *flags)
+    assert result.returncode == 0, result.stderr
+    counted = {}
+    for hospital, path in zip("AB", physionet2019_zips, strict=True):
+        with zipfile.ZipFile(path) as archive:
+            texts = [archive.read(name) for name in archive.namelist() if name.endswith(".psv")]
+        rows = [text.strip().count(b"\n") for text in texts]
+        counted[hospital] = len(rows), sum(rows), sum(text.count(b"|1\n") for text in texts)
+    cohort = Cohort(tmp_path / "hospital.h5")
+    found = {}
+    for split in SPLITS:
+        data = cohort[split]
+        found[split] = np.array([len(data.stay_names), len(data.data), int((data.labels == 1).sum())])
+    assert tuple(found[split][0] for split in SPLITS) == stays
+    assert tuple(found["test"]) == counted[test]
+    assert tuple(found["train"] + found["val"]) == counted["AB".replace(test, "")]
+
+
 def test_many_stays_are_read_in_chunks(ward, monkeypatch):
     whole, checksum = physionet2019.read_stays([ward])
     monkeypatch.setattr(physionet2019, "CHUNK", 7)

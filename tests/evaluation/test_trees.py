@@ -14,11 +14,17 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import average_precision_score, cohen_kappa_score, roc_auc_score
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.raw_file import raw_path
+from ncl_tf.data.datasets import PHYSIONET2019
+from ncl_tf.data.raw_features import RawFeatures
+from ncl_tf.data.raw_file import RawFile, raw_path, write_raw_file
+from ncl_tf.data.sources import physionet2019
+from ncl_tf.data.splits import random_split
+from ncl_tf.data.windows import Windows
 from ncl_tf.evaluation.evaluate import evaluate
+from ncl_tf.evaluation.heads import embedder
 from ncl_tf.evaluation.settings import EvaluationSettings
-from ncl_tf.evaluation.subject import cohort_alone
-from ncl_tf.evaluation.trees import fit_trees
+from ncl_tf.evaluation.subject import cohort_alone, load_run
+from ncl_tf.evaluation.trees import TreeInputs, fit_trees
 from ncl_tf.training.protocol import TreeProtocol
 from refusals import refused
 
@@ -188,3 +194,23 @@ def test_a_linear_head_without_a_run_sees_the_last_known_values_alone(raw_ward_c
     result = evaluate(subject, EvaluationSettings(head="linear", features="last_hour"))
     assert (tmp_path / "sepsis-linear-last_hour.json").exists()
     assert (result["run"]["seed"], result["protocol"]["balanced"], len(result["curve"])) == (7, True, 2)
+
+
+def test_trees_on_representations_see_those_of_the_encoder_and_the_raw_rows(ncl_w, ward, ward_cohort, tmp_path):
+    cohort = pathlib.Path(shutil.copy(ward_cohort, tmp_path / "copy.h5"))
+    stays = physionet2019.read_stays([ward])[0]
+    write_raw_file(cohort, PHYSIONET2019, stays, random_split(stays.ever_positive(), seed=0))
+    subject = load_run(ncl_w, str(cohort), FEW)
+    represent = embedder(subject.model.encoder)(Windows(Cohort(cohort)["test"], 48))
+    raw = RawFeatures.of_cohort("engineered", Cohort(cohort))(RawFile(Cohort(cohort))["test"])
+    for features, expected in (
+        ("representation", represent),
+        ("representation+engineered", np.hstack([represent, raw])),
+    ):
+        found = TreeInputs(subject.cohort, features, subject.model.encoder)("test")
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        result = evaluate(subject, EvaluationSettings(head="trees", features=features))
+        assert result["name"] == "sepsis-trees" + f"-{features}" * (features != "representation")
+        assert (ncl_w / "evaluations" / f"{result['name']}.parquet").exists()
+        assert not (ncl_w / "evaluations" / result["name"]).exists()  # trees are not exported
+        assert result["config"]["alpha"] == "0.4"

@@ -173,3 +173,32 @@ def test_other_folders_are_refused(exported, tmp_path):
     shutil.rmtree(other / "1")
     with refused(other / "1", "SavedModel"):
         ncl_tf.load(other)
+
+
+def test_a_damaged_export_is_refused(model, tmp_path):
+    """A flipped bit of a weight or of the graph, a missing file, and a description of another form."""
+    other = shutil.copytree(model.folder, tmp_path / "other")
+    assert set(model.card["files"]) == {
+        path.relative_to(other / "1").as_posix() for path in (other / "1").rglob("*") if path.is_file()
+    }
+    for name in ("saved_model.pb", "variables/variables.data-00000-of-00001"):
+        whole = (other / "1" / name).read_bytes()
+        (other / "1" / name).write_bytes(whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:])
+        with refused(other / "1" / name, "SHA-256", "damaged"):
+            ncl_tf.load(other)
+        (other / "1" / name).unlink()
+        with refused(other / "1" / name, "No such file"):
+            ncl_tf.load(other)
+        (other / "1" / name).write_bytes(whole)
+    described = other / "model.json"
+    for change in (
+        {"inputs": {}},
+        {"inputs": None},
+        {"preprocessor": {}},
+        {"signatures": 3},
+        {"files": []},
+        {"task": "a"},
+    ):
+        described.write_text(json.dumps(model.card | change))
+        with refused(described):
+            ncl_tf.load(other)

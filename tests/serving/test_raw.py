@@ -78,6 +78,9 @@ def test_observations_of_a_ward_are_prepared_as_by_the_pipeline(form, chosen, re
     else:
         stays, _, _ = mimic3_benchmark.read_stays(request.getfixturevalue("mimic_ward"), carry_back=False, shift=0)
         dataset = MIMIC3_BENCHMARK
+    for position, channel in enumerate(dataset.channels):
+        if channel.high is not None:
+            stays.values[::9, position] *= 10  # many of them are implausible
     dataset = dataclasses.replace(dataset, observations=chosen)
     cleaned = clean(dataset, stays)
     preprocessor = Preprocessor.fit(dataset, stays, cleaned, np.arange(0, len(stays.names), 2))

@@ -257,7 +257,7 @@ def test_the_optimizer_is_adam_under_the_schedule(cohort):
 
 
 def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_last_good_checkpoint(cohort, tmp_path):
-    """A stay's last hour is in one sample only: not a number there, only the step with that sample can see it."""
+    """A stay's last hour is in one sample only: numbers that overflow there, only the step with that sample can see."""
     split = Cohort(cohort)["train"]
     *_, third = trainer.Windows(split, 48).training(SIZES["batch_size"], seed=1111).take(3)
     lengths = dict(zip(split.patient_windows[:, 2], split.lengths, strict=True))
@@ -265,7 +265,9 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_and_keeps_the_last_good_che
     row = np.flatnonzero((split.stay == last[0][0]) & (split.hour == last[0][1]))
     broken = pathlib.Path(shutil.copy(cohort, tmp_path / "broken.h5"))
     with h5py.File(broken, "r+") as file:
-        file["data/train"][row, 20] = np.nan
+        data = file["data/train"][:]
+        data[row, 5:] = 3e38  # finite, as cohort files must be
+        file["data/train"][:] = data
     message = refusal(tmp_path / "run", broken)
     good = checkpoints(tmp_path / "run")[2]
     assert message == f"step 3: the loss is nan, so training stops. The last good checkpoint is {good}"

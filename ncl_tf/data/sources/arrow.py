@@ -13,7 +13,8 @@ import pyarrow.parquet
 
 from ncl_tf import files
 from ncl_tf.data.sources.columns import Place, plain
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
+from ncl_tf.memory import check_claim
 
 MISSING = ["", "NaN", "nan", "NA"]  # cells of a CSV without a value
 
@@ -36,12 +37,14 @@ def find_files(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
 
 def read_table(path: pathlib.Path) -> pa.Table:
     """Read one file; CSV cells stay text, so that errors can name the line of a bad one."""
-    try:
+    with reading(path, "a table that can be read", pa.ArrowException, csv.Error):
         if path.suffix == ".parquet":
-            return pa.parquet.read_table(path, partitioning=None)  # no columns from the names of folders
+            check_parquet(pa.parquet.ParquetFile(path), path)
+            table = pa.parquet.read_table(path, partitioning=None)  # no columns from the names of folders
+            table.validate(full=True)  # texts may hold any bytes
+            return table
         if path.suffix == ".csv":
-            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                names = next(csv.reader(file), [])
+            names = _check_text(path)
             types = dict.fromkeys(names, pa.string())
             convert = pa.csv.ConvertOptions(column_types=types, null_values=MISSING, strings_can_be_null=True)
             parse = pa.csv.ParseOptions(ignore_empty_lines=False)  # else the lines in messages would be wrong
@@ -49,9 +52,41 @@ def read_table(path: pathlib.Path) -> pa.Table:
                 return pa.csv.read_csv(path, parse_options=parse, convert_options=convert)
             except pa.ArrowInvalid:  # again on one thread: then the message has the row
                 return pa.csv.read_csv(path, pa.csv.ReadOptions(use_threads=False), parse, convert)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as a table ({error})") from error
     raise InputError(f"{path}: the table must be a .csv or .parquet file")
+
+
+def _check_text(path: pathlib.Path) -> list[str]:
+    """Refuse a CSV with NUL, or with quotes that do not close, behind which rows would be lost; return its header."""
+    quoted = False
+    with path.open("rb") as file:
+        for part in iter(lambda: file.read(2**20), b""):
+            quoted = quoted or b'"' in part
+            if b"\0" in part:
+                raise ValueError("it has NUL, which a text in UTF-8 has not")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            names = next(reader, [])
+            for _ in reader if quoted else ():
+                pass
+        except csv.Error as error:
+            raise InputError(
+                f"{path}, line {reader.line_num}: quotes must open and close a whole cell ({error})"
+            ) from error
+    return names
+
+
+def check_parquet(file: pa.parquet.ParquetFile, path: pathlib.Path) -> None:
+    """Refuse a Parquet file that claims more values than there is memory for; a few bytes can stand for millions of rows."""
+    widths = [_width(kind) for kind in file.schema_arrow.types]
+    check_claim(path, file.metadata.num_rows * sum(widths))
+
+
+def _width(kind: pa.DataType) -> float:
+    try:
+        return kind.bit_width / 8
+    except ValueError:  # of texts and lists, which have no fixed one
+        return 8
 
 
 def open_tables(paths: Sequence[pathlib.Path], columns: list[str], who: str) -> tuple[pa.Table, Place]:

@@ -28,7 +28,7 @@ def numbers(column: pa.ChunkedArray, channel: Channel, place: Place) -> np.ndarr
     column, where = plain(column), f"column {channel.name}"
     if pa.types.is_null(column.type):
         return np.full(len(column), np.nan)
-    if pa.types.is_duration(column.type):
+    if pa.types.is_duration(column.type) and channel.kind == "continuous":
         return durations(column)
     if pa.types.is_boolean(column.type) and not channel.text_only:
         column = column.cast(pa.int8())
@@ -84,11 +84,27 @@ def identifiers(column: pa.ChunkedArray, name: str, place: Place) -> tuple[np.nd
             )
         column = column.cast(pa.int64())
     encoded = column.combine_chunks().dictionary_encode()
-    names, rank = np.unique([str(name) for name in encoded.dictionary.to_pylist()], return_inverse=True)
-    if all(name.isdecimal() for name in names):
-        order = np.argsort([int(name) for name in names], kind="stable")
+    texts = [str(name) for name in encoded.dictionary.to_pylist()]
+    _check_names(texts, encoded, where, place)
+    names, rank = np.unique(texts, return_inverse=True)
+    if all(name.isdecimal() and name.isascii() for name in names):
+        digits = [name.lstrip("0") for name in names]  # of any number, more than Python converts
+        order = np.array(sorted(range(len(names)), key=lambda index: (len(digits[index]), digits[index])), int)
         names, rank = names[order], np.argsort(order)[rank]
     return rank[encoded.indices.to_numpy()], names
+
+
+def _check_names(texts: list[str], encoded: pa.DictionaryArray, where: str, place: Place) -> None:
+    """Refuse names of stays or patients that cannot be kept apart: with NUL, or the same but for spaces around them."""
+    seen: dict[str, str] = {}
+    for index, text in enumerate(texts):
+        other = seen.setdefault(text.strip(), text)
+        if "\0" in text or other != text:
+            row = encoded.indices.to_pylist().index(index)
+            got = "" if "\0" in text else f", but another one is {other!r}"
+            raise InputError(
+                f"{place(row)}, {where}: must be a name without NUL and not differ in spaces only, got {text!r}{got}"
+            )
 
 
 def times(column: pa.ChunkedArray, name: str, place: Place) -> tuple[np.ndarray, str] | None:

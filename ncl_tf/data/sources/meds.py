@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ncl_tf import files
 from ncl_tf.data.sources import common
-from ncl_tf.data.sources.meds_events import CodeBook, holds_text, open_parquet, read_meds_events
+from ncl_tf.data.sources.meds_events import CodeBook, holds_text, open_parquet, read_meds_events, read_parquet
 from ncl_tf.data.sources.meds_grid import Grid
 from ncl_tf.data.sources.meds_labels import label_paths, read_label_files
 from ncl_tf.data.sources.meds_schema import MedsSchema
@@ -77,7 +77,7 @@ def read_splits(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
             f"{path}: no such file; a MEDS dataset must have splits ({', '.join(MEDS_SPLITS)}) of its subjects"
         )
     types = {"subject_id": (pa.types.is_integer, "an integer"), "split": (holds_text, "a string")}
-    table = open_parquet(path, types, types).read()
+    table = read_parquet(path, types, types)
     subject, split = table["subject_id"].to_numpy(), np.array(table["split"].to_pylist())
     for row in np.flatnonzero(~np.isin(split, list(MEDS_SPLITS))):
         raise InputError(

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
-from ncl_tf.data.sources.arrow import MISSING
+from ncl_tf.data.sources.arrow import MISSING, check_parquet
 from ncl_tf.data.sources.columns import is_text
 from ncl_tf.data.sources.meds_schema import MedsSchema, expression
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, reading
 
 BATCH = 1 << 18  # events read at once
 NO_TIME = np.iinfo(np.int64).min  # of static events; sorts before every time
@@ -129,17 +129,26 @@ def time_text(time: int) -> str:
 
 def open_parquet(path: pathlib.Path, types: dict[str, tuple], required: Iterable[str]) -> pa.parquet.ParquetFile:
     """Open a Parquet file that has the required columns, and columns of the given types."""
-    try:
+    with reading(path, "a Parquet file", pa.ArrowException):
         file = pa.parquet.ParquetFile(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as a Parquet file ({error})") from error
+        found = file.schema_arrow.names
     for name, (allowed, words) in types.items():
         position = file.schema_arrow.get_field_index(name)
-        if position < 0 and name in required:
-            raise InputError(f"{path}: must have one column {name!r}, got {', '.join(file.schema_arrow.names)}")
+        if found.count(name) > 1 or (name not in found and name in required):
+            raise InputError(f"{path}: must have one column {name!r}, got {', '.join(found)}")
         if position >= 0 and not allowed(kind := file.schema_arrow.field(position).type):
             raise InputError(f"{path}, column {name}: must be {words}, got type {kind}")
     return file
+
+
+def read_parquet(path: pathlib.Path, types: dict[str, tuple], required: Iterable[str]) -> pa.Table:
+    """Read a whole Parquet file; arguments as in `open_parquet`."""
+    file = open_parquet(path, types, required)
+    check_parquet(file, path)
+    with reading(path, "a Parquet file", pa.ArrowException):
+        table = file.read()
+        table.validate(full=True)
+        return table
 
 
 def microseconds(column: pa.Array) -> np.ndarray:
@@ -154,22 +163,25 @@ def read_meds_events(paths: list[pathlib.Path], book: CodeBook, progress: Callab
     for path in paths:
         names = [name for name in open_parquet(path, TYPES, REQUIRED).schema_arrow.names if name in TYPES]
         waiting, row = [], 0  # the events of a subject who may continue in the next batch
-        try:
-            file = pa.parquet.ParquetFile(path, read_dictionary=["code"])
-            for batch in file.iter_batches(BATCH, columns=names):
-                if not len(batch):
-                    continue
-                events = _read_batch(batch, path, row, order, book)
-                row += len(batch)
-                progress(len(batch))
-                joined = map(np.concatenate, zip(*(part[1:] for part in [*waiting, events]), strict=True))
-                events = MedsEvents(path, *joined)
-                continues = events.subject == order.subject
-                waiting = [events.chosen(continues)]
-                yield events.chosen(~continues)
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"{path}: cannot be read as a Parquet file ({error})") from error
+        for batch in _batches(path, names):
+            events = _read_batch(batch, path, row, order, book)
+            row += len(batch)
+            progress(len(batch))
+            joined = map(np.concatenate, zip(*(part[1:] for part in [*waiting, events]), strict=True))
+            events = MedsEvents(path, *joined)
+            continues = events.subject == order.subject
+            waiting = [events.chosen(continues)]
+            yield events.chosen(~continues)
         yield from waiting
+
+
+def _batches(path: pathlib.Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read some columns of a shard in batches that have rows."""
+    with reading(path, "a Parquet file", pa.ArrowException):
+        for batch in pa.parquet.ParquetFile(path, read_dictionary=["code"]).iter_batches(BATCH, columns=names):
+            batch.validate(full=True)
+            if len(batch):
+                yield batch
 
 
 class _Order:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ncl_tf.data.declaration import Task
 from ncl_tf.data.sources.columns import MICROSECONDS_PER_HOUR as HOUR
-from ncl_tf.data.sources.meds_events import NO_TIME, holds_text, microseconds, open_parquet, time_text
+from ncl_tf.data.sources.meds_events import NO_TIME, holds_text, microseconds, read_parquet, time_text
 from ncl_tf.data.sources.meds_periods import Periods, latest
 from ncl_tf.data.sources.meds_schema import MedsSchema, Until
 from ncl_tf.errors import InputError
@@ -72,7 +72,7 @@ def read_label_files(paths: list[pathlib.Path], task: Task) -> LabelFiles:
     """Read the label files of a task."""
     parts = []
     for file, path in enumerate(paths):
-        table = open_parquet(path, TYPES, ("subject_id", "prediction_time")).read()
+        table = read_parquet(path, TYPES, ("subject_id", "prediction_time"))
         for name in ("subject_id", "prediction_time"):
             for row in np.flatnonzero(table[name].is_null()):
                 raise InputError(f"{path}, row {row}, column {name}: must not be null")

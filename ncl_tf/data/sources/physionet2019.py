@@ -14,7 +14,7 @@ from ncl_tf.data.datasets import PHYSIONET2019
 from ncl_tf.data.declaration import Channel
 from ncl_tf.data.sources import archives, common
 from ncl_tf.data.stays import Stays
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, placed
 
 # The order of columns in the challenge's files.
 HEADER = (
@@ -70,7 +70,8 @@ def read_stays(paths: list[pathlib.Path]) -> tuple[Stays, str]:
         np.concatenate([table[:, source] for table in tables], out=values[:, target])
     labels = np.concatenate([table[:, -1:] for table in tables])
     hour = list(CHANNELS).index("ICULOS")
-    stays = Stays.from_rows(names, lengths, values[:, hour], values, labels)
+    with placed(paths[0] if len(paths) == 1 else f"{paths[0]} ... {paths[-1]}"):
+        stays = Stays.from_rows(names, lengths, values[:, hour], values, labels)
     stays.fill_hours(hour)
     stays.simulated = all(archives.is_ward(path, ".psv") for path in paths)
     return stays, digest.hexdigest()

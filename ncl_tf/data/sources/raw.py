@@ -9,7 +9,7 @@ import numpy as np
 from ncl_tf.data.declaration import Dataset
 from ncl_tf.data.sources import arrow, columns, physionet2019, table
 from ncl_tf.data.stays import Stays, rows_on_grid
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, placed
 
 CHUNK = 250  # stays of .psv files at once: enough to fill the machine, few enough for reading and scoring to overlap
 
@@ -75,7 +75,8 @@ def table_stays(path: pathlib.Path, dataset: Dataset, stay: str, hour: str) -> R
             f"time {rows[hour][0]}"
         )
     names, index, _, hours, values = table.read_rows(rows, dataset, stay, hour, place)
-    return _on_grid(names, np.bincount(index), hours, values, dataset)
+    with placed(path):
+        return _on_grid(names, np.bincount(index), hours, values, dataset)
 
 
 def _on_grid(

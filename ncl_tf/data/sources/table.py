@@ -13,7 +13,7 @@ from ncl_tf.data.sources.arrow import MISSING
 from ncl_tf.data.sources.columns import Place
 from ncl_tf.data.splits import SPLITS, Split, random_split, split_around
 from ncl_tf.data.stays import Stays
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, placed, reading
 
 # The keys that a schema may have: type or types (of the elements in LISTS), and in words.
 LISTS = ("channels", "tasks", "levels", "edges", "codes", "opens", "closes", "until")
@@ -50,12 +50,8 @@ def read_schema(path: pathlib.Path) -> tuple[Dataset, dict[str, Any]]:
 
 def read_toml(path: pathlib.Path) -> dict[str, Any]:
     """Read a TOML file."""
-    try:
+    with reading(path, "a TOML file"):
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from error
 
 
 def read_channel(value: dict[str, Any], where: str) -> Channel:
@@ -133,7 +129,8 @@ def _read_table(paths: list[pathlib.Path], dataset: Dataset, schema: dict[str, A
     names, index, order, hours, values = rows
     check_static(table, dataset, names, index, order, values, place)
     labels = np.stack([read_labels(table, task, place)[order] for task in dataset.tasks], axis=1).astype(np.float32)
-    stays = Stays.from_rows(names, np.bincount(index), hours, values, labels)
+    with placed(paths[0]):
+        stays = Stays.from_rows(names, np.bincount(index), hours, values, labels)
     if dataset.hour:
         stays.fill_hours([channel.name for channel in dataset.channels].index(dataset.hour))
     if "subject" in schema:
@@ -237,13 +234,17 @@ def read_labels(table: pa.Table, task: Task, place: Place) -> np.ndarray:
 
 def read_split(table: pa.Table, column: str, index: np.ndarray, names: np.ndarray, place: Place) -> Split:
     """Read the split from a column, which must be the same in all rows of a stay."""
-    texts = np.array([str(text) for text in table[column].to_pylist()])
-    for row in np.flatnonzero(~np.isin(texts, SPLITS)):
+    texts = np.array(
+        [str(text) for text in table[column].to_pylist()], object
+    )  # numpy's own texts lose a NUL at the end
+    for row in np.flatnonzero([text not in SPLITS for text in texts]):
         raise InputError(f"{place(row)}, column {column}: must be one of {', '.join(SPLITS)}, got '{texts[row]}'")
     split = of_stays(texts, column, index, names, place)
     for name in SPLITS:
         if name not in split:
-            raise InputError(f"column {column} must put at least one stay into {name!r}")
+            raise InputError(
+                f"{place(0)} and after, column {column}: must put at least one stay into {name!r}, got none"
+            )
     return {name: np.flatnonzero(split == name) for name in SPLITS}
 
 

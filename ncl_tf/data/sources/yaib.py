@@ -11,7 +11,7 @@ from ncl_tf.data.concepts import CONCEPTS, HOUR
 from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.sources import arrow, columns, table
 from ncl_tf.data.stays import Stays
-from ncl_tf.errors import InputError
+from ncl_tf.errors import InputError, placed, reading
 
 FILES = ("dyn.parquet", "sta.parquet", "outc.parquet")
 STAY = "stay_id"
@@ -51,7 +51,8 @@ def declare(folder: pathlib.Path, task: Task) -> Dataset:
         found.sort(key=lambda column: order.index(column) if column in order else len(order))
         channels += [HOUR] * (not static)
         channels += [dataclasses.replace(CONCEPTS.get(column, Channel(column)), static=static) for column in found]
-    return Dataset("yaib", tuple(channels), (task,), HOUR.name)
+    with reading(folder, "a folder that YAIB wrote"):
+        return Dataset("yaib", tuple(channels), (task,), HOUR.name)
 
 
 def without_range(dataset: Dataset) -> list[str]:
@@ -72,7 +73,8 @@ def read_stays(folder: pathlib.Path, dataset: Dataset, patients: pathlib.Path | 
     names, index, _, hours, values = table.read_rows(dyn, dynamic, STAY, HOUR.name, place)
     lengths = np.bincount(index)
     begins = hours[np.cumsum(lengths) - lengths]
-    stays = Stays.from_rows(names, lengths, hours, values, np.full((len(hours), 1), np.nan, np.float32))
+    with placed(folder):
+        stays = Stays.from_rows(names, lengths, hours, values, np.full((len(hours), 1), np.nan, np.float32))
     of_stay = _read_static(folder / "sta.parquet", static, names)
     values = np.empty((len(stays.values), len(dataset.channels)), np.float32, order="F")
     for position in range(len(static)):
@@ -183,10 +185,8 @@ def _columns(path: pathlib.Path) -> list[str]:
         raise InputError(
             f"{path.parent}: must be a folder with {', '.join(FILES)}, got none or one without {path.name}"
         )
-    try:
+    with reading(path, "a table that can be read", pa.ArrowException):
         return pa.parquet.read_schema(path).names
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as a table ({error})") from error
 
 
 def _open(path: pathlib.Path, names: list[str]) -> tuple[pa.Table, columns.Place]:

@@ -13,6 +13,9 @@ ITEM_MAP, TEST_SET, VAL_SET = "itemid_to_variable_map.csv", "testset.csv", "vals
 ITEM_COLUMNS = ("LEVEL2", "ITEMID", "MIMIC LABEL", "STATUS", "COUNT")
 
 
+MOST_DIGITS = 18  # of a subject
+
+
 class Item(NamedTuple):
     """What an item of the event tables measures: a variable of the benchmark, and the item's own label."""
 
@@ -58,7 +61,7 @@ def read_subject_split(folder: pathlib.Path) -> SubjectSplit:
         path, members = find_resource(folder, name), set()
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
             subject, _, member = line.strip().partition(",")
-            if not subject.isdecimal() or member not in ("0", "1"):
+            if not subject.isdecimal() or len(subject) > MOST_DIGITS or member not in ("0", "1"):
                 raise InputError(f"{path}, line {number}: must be a subject and 0 or 1, such as 100,1; got {line!r}")
             named.add(int(subject))
             if member == "1":

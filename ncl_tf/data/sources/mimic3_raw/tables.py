@@ -42,6 +42,7 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
     *("<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
 )
+MOST_DIGITS = 18  # of an id
 BLOCK = 2**24  # bytes of text that are parsed at once
 MOST_WORKERS = 8  # unpacking, which is one thread, feeds no more
 EPOCH = datetime(1970, 1, 1)
@@ -132,7 +133,7 @@ def dict_rows(table: RawTable) -> Iterator[tuple[str, dict[str, str]]]:
 
 def whole_number(row: dict[str, str], column: str, place: str) -> int:
     """Return an id of a row."""
-    if not row[column].isdecimal():
+    if not row[column].isdecimal() or len(row[column]) > MOST_DIGITS:
         raise InputError(f"{place}, column {column}: must be a whole number, got {row[column]!r}")
     return int(row[column])
 

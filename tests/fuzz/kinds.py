@@ -30,6 +30,7 @@ from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.stays import Stays
 from ncl_tf.runs import OutputFolder, StoredRun, TrainingFolder
 from ncl_tf.runs.output import read_result
+from ncl_tf.serving.exports import check_saved, read_card, read_preprocessor
 
 Values = dict[str, Any]
 SCHEMA = """name = "small"
@@ -395,11 +396,9 @@ def make_export(folder: pathlib.Path) -> None:
 
 
 def read_export(folder: pathlib.Path) -> Values:
-    from ncl_tf.serving import loading  # imports TensorFlow
-
-    card = exports.read_card(folder)
-    prepared = exports.read_preprocessor(folder, card)
-    exports.check_saved(folder, card)
+    card = read_card(folder)
+    prepared = read_preprocessor(folder, card)
+    check_saved(folder, card)
     files = {name: (folder / "1" / name).read_bytes() for name in card.get("files", {})}
     return {
         "hours": card["inputs"]["windows"]["hours"],

@@ -40,7 +40,7 @@ test: $(VENV)/.installed lint  ## the fast tests and lint: about ten minutes
 test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019, NCL_MIMIC3_DEMO and NCL_YAIB_DEMO name it
 	$(BIN)/pytest -m slow
 
-fuzz-test: $(VENV)/.installed  ## read some 60,000 damaged files of all kinds; the figures: results/reliability_fuzz.json
+fuzz-test: $(VENV)/.installed  ## read some 69,000 damaged files of all kinds; the figures: results/reliability_fuzz.json
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seed=1 --output=results/reliability_fuzz.json
 
 tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from results/

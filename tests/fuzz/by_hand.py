@@ -436,8 +436,14 @@ def gin_file(folder: pathlib.Path) -> dict[str, Any]:
     """The values that a file sets itself; the last one of a name counts."""
     text = (folder / "mine.gin").read_text(encoding="utf-8")
     text = re.sub(r"#.*", "", text)
-    found = re.findall(r"^(?:train\.)?\w+\s*=.*(?:\n[ \t]+.*)*", text, re.MULTILINE)
-    pairs = (binding.split("=", 1) for binding in found)
+    found, statement = [], ""
+    for line in text.splitlines():
+        statement += f"{line}\n"
+        if sum(map(statement.count, "([{")) <= sum(map(statement.count, ")]}")):
+            found.append(statement.strip())
+            statement = ""
+    assert not statement
+    pairs = (binding.split("=", 1) for binding in found if re.match(r"\w+\s*=", binding))
     values = {name.strip(): ast.literal_eval(value.strip()) for name, value in pairs if value.strip()[:1] not in "@%"}
     known = ("cohort", "alpha", "window", "seed", "train.report_every", "filters", "dilations")
     return {name: value for name, value in values.items() if name in known}

@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WARD   := runs/quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow fuzz-test lint tables docs clean
+.PHONY: help quickstart test test-slow crash-test fuzz-test lint tables docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -39,6 +39,9 @@ test: $(VENV)/.installed lint  ## the fast tests and lint: about ten minutes
 
 test-slow: $(VENV)/.installed  ## the long checks: more wards, two devices, a Ray cluster; real data where NCL_PHYSIONET2019, NCL_MIMIC3_DEMO and NCL_YAIB_DEMO name it
 	$(BIN)/pytest -m slow
+
+crash-test: $(VENV)/.installed  ## kill every program 200 times in all, also inside writes, and compare: about an hour
+	$(BIN)/python tests/crashes.py --kills=200 --output=runs/reliability_crash.json
 
 fuzz-test: $(VENV)/.installed  ## read some 69,000 damaged files of all kinds; the figures: results/reliability_fuzz.json
 	PYTHONPATH=tests $(BIN)/python -m fuzz.campaign --seed=1 --output=results/reliability_fuzz.json

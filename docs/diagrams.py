@@ -23,7 +23,7 @@ LAYERS = (
     {"objective": "neighborhoods, losses", "networks": "encoder, projector, decoder"},
     {"data": "readers, preprocessing, cohort, windows, simulator"},
     {"runs": "run directories on disk; no TensorFlow"},
-    {"files, memory, errors, version, project": "atomic writes, messages for users"},
+    {"files, memory, errors, stopping, version, project": "atomic writes, messages for users"},
 )
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from absl import app, flags, logging
 
-from ncl_tf import memory
+from ncl_tf import memory, stopping
 from ncl_tf.errors import InputError
 
 HELP_FLAGS = {"--help", "-help", "-h", "--helpfull"}
@@ -40,8 +40,9 @@ def need_one_of(*alternatives: tuple[str, ...]) -> None:
 
 
 def run(main: Callable[..., None], operand: str | None = None, several: bool = False) -> None:
-    """Run `main` under absl, with the value of the operand, or of several, if it has one; bad input exits with 1, Ctrl-C with
-    130.
+    """Run `main` under absl, with the value of the operand, or of several, if it has one.
+
+    Bad input exits with 1, a signal that asks to stop with 128 + its number: Ctrl-C with 130, SIGTERM with 143.
     """
     group("Memory")
     flags.DEFINE_float(
@@ -82,6 +83,7 @@ def _guarded(main: Callable[..., None], *operands: str) -> int:
     if flags.FLAGS.max_gigabytes is not None:
         memory.most = flags.FLAGS.max_gigabytes * memory.GIGABYTE
     try:
+        stopping.listen()
         main(*operands)
     except InputError as error:
         print(f"error: {_printable(named(str(error)))}", file=sys.stderr)
@@ -89,11 +91,13 @@ def _guarded(main: Callable[..., None], *operands: str) -> int:
     except MemoryError as error:
         print(f"error: the memory of this machine is full ({error})", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    except stopping.Stopped as stop:
+        print(named(f"stopped by {stop}{stop.advice}"), file=sys.stderr)
+        return 128 + stop.number
     except BrokenPipeError:
         _drop_output()
+    finally:
+        stopping.leave()
     return 0
 
 

@@ -12,8 +12,6 @@ import pathlib
 import resource
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 
@@ -26,7 +24,7 @@ from ncl_tf.data.raw_file import write_raw_file
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.splits import random_split
-from processes import ROOT, start, wait_for
+from processes import ROOT, preloaded_python
 
 BEGIN = time.monotonic()
 LONGEST = ["bin_reproduce", "distribution", "learning", "fast_training", "evaluate", "end_to_end", "gin", "autoencoder"]
@@ -211,16 +209,8 @@ def mimic3_demo_cohort(mimic3_demo: pathlib.Path, prepared: Callable) -> pathlib
 @pytest.fixture(scope="session")
 def python() -> Iterator[str]:
     """A Python for start([python, "bin/train", ...]): programs of bin/ find TensorFlow imported (see preloaded.py)."""
-    with tempfile.TemporaryDirectory(prefix="ncl_") as folder:  # pytest's folders are too long for the name of a socket
-        listener, python = pathlib.Path(folder, "listener"), pathlib.Path(folder, "python")
-        script = ROOT / "tests" / "preloaded.py"
-        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{script}" run {listener} "$0" "$@"\n')
-        python.chmod(0o755)
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        server = start([sys.executable, script, "serve", listener], env=environment, stdin=subprocess.PIPE)
-        wait_for(listener.exists, server)
-        yield str(python)
-        server.communicate()
+    with preloaded_python() as python:
+        yield python
 
 
 @pytest.fixture(scope="session")

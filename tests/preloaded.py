@@ -4,8 +4,8 @@
     python -SE preloaded.py run SOCKET PYTHON ARGUMENT...  does what `python ARGUMENT...` does
 
 A program runs in a process of its own, with the caller's arguments, folder, environment, input and output. The caller ends
-with its exit code, and it is killed when the caller is. PYTHON is what the program finds in `sys.executable`, so that the
-programs that it starts begin here, too.
+with its exit code and passes on signals that ask it to stop; it is killed when the caller is. PYTHON is what the program finds
+in `sys.executable`, so that the programs that it starts begin here, too.
 """
 
 import contextlib
@@ -62,8 +62,9 @@ def _watch(connection: socket.socket) -> None:
     for stream in (0, 1, 2, *streams):
         os.close(stream)
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        if select.select([connection], [], [], SECONDS_BETWEEN_LOOKS)[0]:  # the caller never writes: it has ended
-            os.kill(child, signal.SIGKILL)
+        if select.select([connection], [], [], SECONDS_BETWEEN_LOOKS)[0]:
+            for number in connection.recv(16) or [signal.SIGKILL]:  # the caller has ended
+                os.kill(child, number)
     with contextlib.suppress(BrokenPipeError):
         connection.sendall(b"%d" % os.waitstatus_to_exitcode(ended[1]))
     os._exit(0)
@@ -84,6 +85,12 @@ def _become(streams: list[int], python: str, arguments: list[str], folder: str, 
     os.environ.update({"GLIBC_TUNABLES": ""} | environment)  # without it, programs start themselves again
     sys.executable, sys.argv, sys.orig_argv, sys.path[0] = python, arguments, [python, *arguments], BIN
     code = 0
+    if largest := environment.get("NCL_TEST_LARGEST_FILE"):  # a full disk, for any user
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), int(largest)))
+    if place := environment.get("NCL_TEST_KILL_AT"):
+        _kill_at(*place.split(":"))
     try:
         runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
@@ -99,6 +106,20 @@ def _become(streams: list[int], python: str, arguments: list[str], folder: str, 
     os._exit(code or 0)  # an interpreter with TensorFlow takes a second to clean up
 
 
+def _kill_at(function: str, count: str) -> None:
+    """Let this process kill itself when it is about to call a function of `os` for the count-th time."""
+    import itertools
+
+    original, calls = getattr(os, function), itertools.count(1)
+
+    def deadly(*arguments, **settings):
+        if next(calls) == int(count):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **settings)
+
+    setattr(os, function, deadly)
+
+
 def run(path: str, python: str, *arguments: str) -> int:
     """Run a program of bin/ in the server's care and return its exit code; run anything else here."""
     if os.path.dirname(os.path.realpath(arguments[0])) != BIN:  # noqa: PTH120
@@ -108,8 +129,13 @@ def run(path: str, python: str, *arguments: str) -> int:
     connection.connect(path)
     socket.send_fds(connection, [b"\n"], [0, 1, 2])
     connection.sendall(json.dumps(request).encode() + b"\n")
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
     code = int(connection.recv(16) or 70)
     if code < 0:
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 

@@ -1,10 +1,14 @@
 """Programs that tests start, watch, kill and wait for, as users do."""
 
+import contextlib
+import os
 import pathlib
 import re
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -38,3 +42,18 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen) -> None
     while not condition():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def preloaded_python() -> Iterator[str]:
+    """Yield a Python for start([python, "bin/train", ...]): programs of bin/ find TensorFlow imported (see preloaded.py)."""
+    with tempfile.TemporaryDirectory(prefix="ncl_") as folder:  # pytest's folders are too long for the name of a socket
+        listener, python = pathlib.Path(folder, "listener"), pathlib.Path(folder, "python")
+        script = ROOT / "tests" / "preloaded.py"
+        python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{script}" run {listener} "$0" "$@"\n')
+        python.chmod(0o755)
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        server = start([sys.executable, script, "serve", listener], env=environment, stdin=subprocess.PIPE)
+        wait_for(listener.exists, server)
+        yield str(python)
+        server.communicate()

@@ -63,6 +63,9 @@ def test_from_an_export_of_yaib_to_a_search_and_another_hospital(run, tmp_path):
     assert "aki-linear-external_there on all stays of there, best epoch 1 of 1" in printed
     elsewhere = json.loads((run_dir / "evaluations/aki-linear-external_there.json").read_text())
     assert (elsewhere["external"]["stays"], elsewhere["external"]["dataset"]) == (30, "yaib")
+    done(run, "bin/report", f"--runs={run_dir}", f"--output={tmp_path / 'report.html'}")
+    page = (tmp_path / "report.html").read_text()
+    assert "aki, linear head, all stays of there" in page and "--external=there.h5" in page
     refusal = run("bin/reproduce", "--table=physionet2019", "--task=aki", f"--cohort={cohort}")
     assert refusal.returncode == 1 and "--task is for the tables of any cohort, window_alpha" in refusal.stderr
 

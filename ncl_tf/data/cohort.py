@@ -195,7 +195,10 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
     preprocessor = Preprocessor.fit(dataset, stays, cleaned, split["train"])
     table = preprocessor.transform(stays, cleaned)
     ids = _stay_ids(stays.names)
-    with files.atomic_path(path) as partial, h5py.File(partial, "w") as file:
+    with (
+        files.atomic_path(path, table.nbytes + stays.labels.nbytes + 2**17) as partial,
+        h5py.File(partial, "w") as file,
+    ):
         for name in SPLITS:
             rows, lengths = stays.rows(split[name]), stays.lengths[split[name]]
             last = np.cumsum(lengths) - 1

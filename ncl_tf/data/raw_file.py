@@ -31,13 +31,18 @@ def raw_path(cohort: pathlib.Path) -> pathlib.Path:
 def write_raw_file(cohort: pathlib.Path, dataset: Dataset, stays: Stays, split: Split) -> pathlib.Path:
     """Write the raw rows of the stays that a cohort file was written from, atomically; return the path."""
     path = raw_path(cohort)
-    with files.atomic_path(path) as partial, h5py.File(partial, "w") as file:
+    # In memory first: where a disk is full, HDF5 notices it while it closes chunks, and then crashes.
+    with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
         for name in SPLITS:
             rows = stays.values[stays.rows(split[name])]
             chunks = (min(ROWS_PER_CHUNK, len(rows)), 1)  # a channel's values, which are mostly NaN, compress well
             file.create_dataset(f"raw/{name}", data=rows, chunks=chunks, compression="gzip", compression_opts=1)
         file["raw"].attrs["channels"] = [channel.name for channel in dataset.channels]
         file.attrs.update({"format_version": RAW_VERSION, "cohort_checksum": files.sha256(cohort)})
+        file.flush()
+        content = file.id.get_file_image()
+    with files.atomic_path(path) as partial:
+        partial.write_bytes(content)
         hdf5.sums_path(path).unlink(missing_ok=True)
     hdf5.write_sums(path)
     return path

@@ -77,6 +77,7 @@ def evaluate(
         write_predictions(output.with_suffix(".parquet"), split, evaluator.position, predictions, risks)
         if export and settings.features == "representation" and settings.head != TREES and not external:
             export(subject.run.classifier_path(settings.name), trained.classifier, data, record, result)
+        kept.check_present()
         files.write_json(output, result)
         kept.remove()
     if psv:

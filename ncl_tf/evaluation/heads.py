@@ -9,13 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ncl_tf import stopping
 from ncl_tf.data.windows import Windows, shuffled
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import cross_entropy
 from ncl_tf.runs import TrainingFolder, Unsaved
 from ncl_tf.training.clock import Clock
 from ncl_tf.training.early_stopping import Best, SeparateEpochs
-from ncl_tf.training.loop import FitResult, OnReport, Report, learn
+from ncl_tf.training.loop import FitResult, OnReport, Report, UnfinishedSums, learn
 
 BATCHES_AT_ONCE = 32  # of an epoch, before the progress bar moves
 Progress = Callable[[range, str], Iterable[int]]  # wraps parts of long work, named by the text, for a progress bar
@@ -108,12 +109,26 @@ class SampleLearner:
         self.optimizer.build(classifier.trainable_variables)
         self._run_epoch = epoch_function(classifier, self.optimizer, training, weights, plan.batch_size, progress)
         predict = predictor(classifier, validation, progress=progress)
+        self.sums = UnfinishedSums(["loss"], "float64")
         self._validate = lambda: mean_loss(predict(), validation.classes, weights)
 
     def take_steps(self, step: int, count: int) -> Report:
         """Train the epoch that the next `count` steps are, and compute the loss on all validation samples."""
-        loss = self._run_epoch(self._plan.epoch(step, self.hours), self._seed, self._clock.left)
+        epoch = self._plan.epoch(step, self.hours)
+        done = step % self._plan.next_report(0, self.hours)  # where it was stopped
+        total = float(self.sums.variables[0].numpy())
+        loss = self._run_epoch(epoch, self._seed, lambda: self._clock.left, done, total, self._between_steps)
         return {"loss": loss, "val_loss": self._validate()}
+
+    def _between_steps(self, total: float) -> None:
+        """Stop here if that is asked for, and keep the sum of the losses so far."""
+        if self.asked_to_stop():
+            self.sums.keep([total])
+            stopping.stop()
+
+    def asked_to_stop(self) -> bool:
+        """Return whether the program was asked to stop."""
+        return stopping.requested()
 
 
 def fit(
@@ -139,11 +154,12 @@ def fit(
     clock = Clock(folder.record["wall_seconds"], max_minutes)
     learner = SampleLearner(classifier, training, validation, weights, plan, seed, clock, progress)
     best = Best(classifier)
-    first = folder.restore(classifier, learner.optimizer, best)
+    first = folder.restore(classifier, learner.optimizer, best, unfinished=learner.sums)
     folder.resume_from(first)
     if first:
         print(f"{folder.folder}: resuming from epoch {plan.epoch(first, learner.hours)}")
-    return learn(folder, learner, plan, clock, best, on_report)
+    with folder.resumable():
+        return learn(folder, learner, plan, clock, best, on_report)
 
 
 def mean_loss(probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray) -> float:
@@ -159,14 +175,13 @@ def epoch_function(
     batch_size: int,
     progress: Progress = no_progress,
 ) -> Callable[..., float]:
-    """Return a function of epoch, seed and seconds that trains an epoch and returns the mean loss of its samples.
+    """Return a function of epoch and seed that trains an epoch and returns the mean loss of its samples.
 
-    It takes one step per batch in the epoch's own order; the last batch may be smaller. After the given number of seconds,
-    infinite by default, it leaves out the rest of the epoch.
+    It takes one step per batch in the epoch's own order; the last batch may be smaller. `left` returns the seconds until the rest
+    is left out; `done` batches were taken before a stop, with losses of `total`; `between` gets that sum after each part.
     """
     rows, classes, weights = tf.constant(training.rows), tf.constant(training.classes), tf.constant(weights)
-    hours = len(training.rows)
-    full = hours // batch_size
+    hours, full = len(training.rows), len(training.rows) // batch_size
 
     @tf.function(jit_compile=True)
     def update(inputs: tf.Tensor, batch_classes: tf.Tensor) -> tf.Tensor:
@@ -192,19 +207,21 @@ def epoch_function(
             done += 1
         return total, done
 
-    def run_epoch(epoch: int, seed: int, seconds: float = math.inf) -> float:
-        deadline = time.time() + seconds
+    def run_epoch(
+        epoch: int, seed: int, left=lambda: math.inf, done: int = 0, total: float = 0.0, between=lambda total: None
+    ) -> float:
         order = shuffled(tf.range(hours, dtype=tf.int64), tf.constant(epoch, tf.int64), hours, seed)
-        total, done = 0.0, 0
         batches = tf.reshape(order[: full * batch_size], [full, batch_size])
-        for first in progress(range(0, full, BATCHES_AT_ONCE), "epoch"):
+        for first in progress(range(done, full, BATCHES_AT_ONCE), "epoch"):
             end = min(first + BATCHES_AT_ONCE, full)
-            loss, done = full_batches(batches, *map(tf.constant, (first, end)), tf.constant(deadline, tf.float64))
-            total, done = total + float(loss), int(done)
+            while done < end and not (done and left() <= 0):  # twice where the system's clock jumped forward
+                span = map(tf.constant, (done, end))
+                loss, done = full_batches(batches, *span, tf.constant(time.time() + left(), tf.float64))
+                total, done = total + float(loss), int(done)
             if done < end:
-                break
-        if done < full:
-            return total / (done * batch_size)
+                return total / (done * batch_size)
+            if end < full or hours % batch_size:
+                between(total)
         if hours % batch_size:
             total += float(step(order[full * batch_size :]))
         return total / hours

@@ -4,12 +4,14 @@ A job dies with whoever started it (see leash.py) and locks its log file as long
 with its output. So a job never runs twice at the same time; whoever comes next waits, and finds it done or resumes it.
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -65,7 +67,7 @@ def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] =
 
     Args:
         threads: number of threads of TensorFlow and numpy; None: as many as there are cores.
-        stopping: polled several times a second; once it returns True the program is stopped.
+        stopping: polled several times a second; once it returns True the program gets SIGTERM, and its end is awaited.
     """
     job.log.parent.mkdir(parents=True, exist_ok=True)
     limits = {} if threads is None else dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"), str(threads))
@@ -89,9 +91,13 @@ def execute(job: Job, threads: int | None = None, stopping: Callable[[], bool] =
         try:
             while process.poll() is None and not stopping():
                 time.sleep(0.05)
+            if process.poll() is None:
+                with contextlib.suppress(BrokenPipeError):  # it has just ended
+                    process.stdin.write(bytes([signal.SIGTERM]))
+                    process.stdin.flush()
+            return process.wait()
         finally:
             process.stdin.close()
-        return process.wait()
 
 
 def _quoted(argument: str) -> str:

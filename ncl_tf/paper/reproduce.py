@@ -7,6 +7,7 @@ from ncl_tf.paper.executors import Local
 from ncl_tf.paper.jobs import Job
 from ncl_tf.paper.plan import Plan
 from ncl_tf.paper.ray_executor import Ray
+from ncl_tf.stopping import Stopped
 
 
 def reproduce(plan: Plan, executor: Local | Ray) -> None:
@@ -24,6 +25,9 @@ def reproduce(plan: Plan, executor: Local | Ray) -> None:
 
     try:
         outcomes = executors.run_all(jobs, executor, report)
+    except Stopped as stop:
+        stop.advice = "; its jobs stop, too, and the same command resumes them"
+        raise
     finally:
         bar.close()
         executor.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
 import os
 import pathlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from ncl_tf import files
 from ncl_tf.errors import InputError, reading
 from ncl_tf.runs.environment import environment
 from ncl_tf.runs.variables import HasVariables, assign, named_variables, read_arrays
+from ncl_tf.stopping import Stopped
 
 KEPT_CHECKPOINTS = 2
 
@@ -39,7 +42,7 @@ class TrainingFolder:
         self.folder = pathlib.Path(folder)
         self.record: dict[str, Any] = {"step": 0, "wall_seconds": 0.0}
         self.writes = True
-        self._lock = None
+        self._handle, self._lock = -1, None
 
     def lock(self) -> None:
         """Create the folder and lock it, until `close`; refuse one that another process has locked."""
@@ -48,7 +51,7 @@ class TrainingFolder:
             handle = os.open(self.folder, os.O_RDONLY)
         except OSError as error:
             raise InputError(f"{self.folder}: cannot write into this folder ({error.strerror})") from error
-        self._lock = weakref.finalize(self, os.close, handle)
+        self._handle, self._lock = handle, weakref.finalize(self, os.close, handle)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -62,18 +65,23 @@ class TrainingFolder:
         if self._lock:
             self._lock()
 
+    def check_present(self) -> None:
+        """Refuse to write into a folder that was deleted or moved since it was locked: a new one would lack the rest."""
+        if self._lock and self._lock.alive and not files.is_at(self._handle, self.folder):
+            raise InputError(f"{self.folder}: was deleted or moved while this program wrote into it; start it again")
+
     def save(self, **values: Any) -> None:
         """Write the record, with new values."""
         self.record.update(values)
         if self.writes:
+            self.check_present()
             files.write_json(self.folder / self.record_name, self.record)
 
     def log(self, metrics: dict[str, float]) -> None:
         """Add a line to metrics.jsonl."""
-        if not self.writes:
-            return
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(metrics) + "\n")
+        if self.writes:
+            self.check_present()
+            files.append_line(self.folder / "metrics.jsonl", json.dumps(metrics))
 
     def resume_from(self, step: int) -> None:
         """Record from which step, and by which versions, the training is resumed; drop lines logged after that step."""
@@ -100,6 +108,15 @@ class TrainingFolder:
         kept = self.checkpoints
         return int(kept[-1].stem.split("-")[1]) if kept else 0
 
+    @contextlib.contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Add to a request to stop, if there is one within, from where the same command resumes."""
+        try:
+            yield
+        except Stopped as stop:
+            stop.advice = f"; {self.folder}: start the same command again to resume from step {self.kept_step}"
+            raise
+
     def last_good(self) -> str:
         """Return a sentence that names the newest checkpoint, for messages."""
         kept = self.checkpoints
@@ -113,6 +130,7 @@ class TrainingFolder:
             raise InputError(f"step {step}: {broken[0]} is not finite, so training stops. {self.last_good()}")
         if not self.writes:
             return
+        self.check_present()
         with (
             files.atomic_path(self.folder / "checkpoints" / f"step-{step:08d}.npz") as partial,
             partial.open("wb") as file,
@@ -121,27 +139,49 @@ class TrainingFolder:
         for old in self.checkpoints[:-KEPT_CHECKPOINTS]:
             old.unlink()
 
-    def restore(self, *parts: HasVariables) -> int:
-        """Set the parts' variables to the newest readable checkpoint; return its step, 0 if there is none."""
-        kept = self.checkpoints
+    def restore(self, *parts: HasVariables, unfinished: HasVariables | None = None) -> int:
+        """Set the parts' variables to the newest readable checkpoint; return its step, 0 if there is none.
+
+        What a checkpoint holds of a report that was under way goes into the variables of `unfinished`, if they are given.
+        """
+        kept, others = self.checkpoints, []
         for path in reversed(kept):
-            try:
-                content = path.read_bytes()
-            except OSError as error:  # of the disk or its permissions, which may pass
-                raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-            try:
-                values = read_arrays(content)
-            except MemoryError:
-                raise
-            except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
-                if self.writes:
-                    path.rename(path.with_suffix(".damaged"))
-                earlier = "the one before" if path != kept[0] else "the beginning, as there is no other"
-                print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
+            values = self._read(path)
+            if values is None:
                 continue
-            assign(values, path, *parts)
+            started = unfinished and named_variables(unfinished).keys() & values.keys()
+            try:
+                assign(values, path, *parts, *([unfinished] if started else []))
+            except InputError as error:  # damaged so that it still can be read, or they all are another model's
+                others.append((path, error))
+                continue
+            for other in others:
+                self._set_aside(*other)
             return int(path.stem.split("-")[1])
+        if others:
+            raise others[0][1]
         return 0
+
+    def _read(self, path: pathlib.Path) -> dict[str, np.ndarray] | None:
+        """Read a checkpoint's arrays by name; None where it is damaged, and set aside then."""
+        try:
+            content = path.read_bytes()
+        except OSError as error:  # of the disk or its permissions, which may pass
+            raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        try:
+            return read_arrays(content)
+        except MemoryError:
+            raise
+        except Exception as error:  # damage shows as anything from BadZipFile to zlib.error
+            self._set_aside(path, error)
+            return None
+
+    def _set_aside(self, path: pathlib.Path, error: Exception) -> None:
+        """Rename a damaged checkpoint, and print what is wrong with it and what takes its place."""
+        earlier = "the one before" if path != self.checkpoints[0] else "the beginning, as there is no other"
+        if self.writes:
+            path.rename(path.with_suffix(".damaged"))
+        print(f"checkpoint {path.name} is damaged ({error}); falling back to {earlier}")
 
 
 def read_reports(path: pathlib.Path) -> list[dict[str, float]]:

@@ -20,6 +20,7 @@ from ncl_tf.serving.card import make_card, model_card
 from ncl_tf.serving.exports import VERSION
 from ncl_tf.serving.raw import RawPreprocessor
 from ncl_tf.serving.scoring import ClassifierFunctions, EncoderFunctions
+from ncl_tf.training.writing import writing
 
 
 def export_encoder(
@@ -64,7 +65,8 @@ def _write(folder: pathlib.Path, functions: EncoderFunctions, variables: list, c
         setattr(saved, name, function)
     signatures["serving_default"] = next(iter(signatures.values()))
     with files.atomic_folder(folder) as new:
-        tf.saved_model.save(saved, new / VERSION, signatures)
+        with writing(folder):
+            tf.saved_model.save(saved, new / VERSION, signatures)
         written = sorted(path for path in (new / VERSION).rglob("*") if path.is_file())
         card["files"] = {path.relative_to(new / VERSION).as_posix(): files.sha256(path) for path in written}
         files.write_json(new / "model.json", card)

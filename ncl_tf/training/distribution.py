@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 from keras.callbacks import Callback
 
+from ncl_tf import stopping
 from ncl_tf.compat import raise_errors_of_workers
 from ncl_tf.data.windows import Batch, share_of
 from ncl_tf.errors import InputError
@@ -21,6 +22,7 @@ from ncl_tf.runs import Run
 from ncl_tf.training.cluster import Cluster, read_cluster
 
 STRATEGIES = ("none", "mirrored", "multiworker")
+STEPS_BETWEEN_REQUESTS = 10  # after which workers ask each other whether one of them is to stop
 # What collectives raise when another worker, or the way to it, is gone.
 LOST = (
     tf.errors.AbortedError,
@@ -72,6 +74,10 @@ class Alone:
         """Return whether `here` is True on any worker; all workers have to call it together."""
         return here
 
+    def asked_to_stop(self, step: int = 0) -> bool:
+        """Return whether a worker was asked to stop; workers call it together, and ask each other after some steps only."""
+        return stopping.requested()
+
     def check_same(self, what: str, value: int) -> None:
         """Refuse a value that is not the same on all workers; all workers have to call it together."""
 
@@ -102,6 +108,7 @@ class Together(Alone):
         progress.set_model(model)
         model.stop_training = False
         model.reset_metrics()
+        progress.on_epoch_begin(0)
         for number, share in enumerate(batches.take(steps)):
             self._step = int(model.optimizer.iterations.numpy()) + 1
             progress.on_train_batch_end(number, self._run(model.train_step, share))
@@ -117,6 +124,11 @@ class Together(Alone):
 
     def any(self, here: bool) -> bool:
         return self._sum(int(here)) > 0
+
+    def asked_to_stop(self, step: int = 0) -> bool:
+        if self.part[1] == 1:
+            return stopping.requested()
+        return step % STEPS_BETWEEN_REQUESTS == 0 and self.any(stopping.requested())
 
     def check_same(self, what: str, value: int) -> None:
         if self._sum(value) != value * self.replicas:

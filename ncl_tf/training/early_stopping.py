@@ -1,7 +1,7 @@
 """Training until the validation loss stops falling; the best epoch's weights are kept."""
 
 import dataclasses
-import math
+import sys
 from typing import Any
 
 import keras
@@ -93,7 +93,7 @@ class Best:
     def __init__(self, model: keras.Model) -> None:
         with keras.name_scope("best"):
             self.epoch = keras.Variable(0, dtype="int32", trainable=False, name="epoch")
-            self.loss = keras.Variable(math.inf, dtype="float64", trainable=False, name="loss")
+            self.loss = keras.Variable(sys.float_info.max, dtype="float64", trainable=False, name="loss")
             self._pairs = [
                 (weight, keras.Variable(weight.numpy(), trainable=False, name=weight.path.replace("/", ".")))
                 for weight in model.trainable_variables

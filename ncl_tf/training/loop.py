@@ -3,13 +3,15 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import keras
 
+from ncl_tf import stopping
 from ncl_tf.errors import InputError
 from ncl_tf.runs import TrainingFolder
+from ncl_tf.stopping import Stopped
 from ncl_tf.training.clock import Clock
 from ncl_tf.training.early_stopping import Best, EarlyStopping
 from ncl_tf.training.schedules import FixedSteps
@@ -26,14 +28,43 @@ class Learner(Protocol):
         model: built.
         optimizer: that trains it, built; its iterations count the steps.
         hours: number of samples to learn from.
+        sums: of the report under way, when it was stopped between two steps.
     """
 
     model: keras.Model
     optimizer: keras.Optimizer
     hours: int
+    sums: "UnfinishedSums"
 
     def take_steps(self, step: int, count: int) -> Report:
-        """Take `count` steps, or fewer if the time is up, after `step` steps; validate, and return losses and metrics."""
+        """Take `count` steps, or fewer if the time is up, after `step` steps; validate, and return losses and metrics.
+
+        Raises `Stopped` after a step, but not the last one, if the program was asked to stop; `sums` are then kept.
+        """
+
+    def asked_to_stop(self) -> bool:
+        """Return whether the program, or another one that trains with it, was asked to stop."""
+
+
+class UnfinishedSums:
+    """What a report is computed from, as far as it has come: variables that a checkpoint between two reports holds, too.
+
+    Args:
+        names: of the sums.
+    """
+
+    def __init__(self, names: Sequence[str], dtype: str = "float32") -> None:
+        with keras.name_scope("unfinished"):
+            self.variables = [keras.Variable(0, dtype=dtype, trainable=False, name=name) for name in names]
+
+    def keep(self, values: Iterable[Any]) -> None:
+        """Set the sums."""
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
+
+    def clear(self) -> None:
+        """Set the sums to 0, as a report begins with."""
+        self.keep([0] * len(self.variables))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +96,7 @@ class FitResult:
         return min(self.reports, key=lambda report: report["val_loss"])
 
 
+@stopping.deferred()
 def learn(
     folder: TrainingFolder,
     learner: Learner,
@@ -73,7 +105,7 @@ def learn(
     best: Best | None = None,
     on_report: OnReport = lambda step, report: None,
 ) -> FitResult:
-    """Train from where the model stands to the plan's or the clock's end.
+    """Train from where the model stands to the plan's or the clock's end; a request to stop is met after a step.
 
     Args:
         folder: takes reports and checkpoints; what it holds has been restored.
@@ -84,12 +116,18 @@ def learn(
     step, hours, reports = steps_taken(learner), learner.hours, folder.reports()
     saved = -math.inf  # the first report is kept at once
 
-    def save() -> None:
-        folder.checkpoint(step, learner.model, learner.optimizer, *([best] if best else []))
+    def save(*unfinished: UnfinishedSums) -> None:
+        folder.checkpoint(step, learner.model, learner.optimizer, *([best] if best else []), *unfinished)
         folder.save(step=step, wall_seconds=clock.seconds)
 
     while not (plan.over(step, hours, best) or (step and clock.over)):
-        report = learner.take_steps(step, plan.next_report(step, hours) - step)
+        try:
+            report = learner.take_steps(step, plan.next_report(step, hours) - step)
+        except Stopped:
+            step = steps_taken(learner)
+            save(learner.sums)
+            raise
+        learner.sums.clear()
         epoch = {"epoch": plan.epoch(step, hours)} if best else {}
         step, report = steps_taken(learner), report | epoch
         if best:
@@ -98,14 +136,17 @@ def learn(
         reports.append({"step": step, **report})
         folder.log(reports[-1])
         on_report(step, report)
-        if time.monotonic() - saved >= folder.checkpoint_seconds:
+        asked = learner.asked_to_stop()
+        if asked or time.monotonic() - saved >= folder.checkpoint_seconds:
             save()
             saved = time.monotonic()
+        if asked:
+            stopping.stop()
     over = plan.over(step, hours, best)
     if not best:
         return FitResult(step, reports, stopped_by_budget=not over)
     best.restore_best_weights()
-    if time.monotonic() - saved >= folder.checkpoint_seconds:
+    if stopping.requested() or time.monotonic() - saved >= folder.checkpoint_seconds:
         save()  # now with the weights that the training ends with
     return FitResult(step, reports, int(best.epoch.numpy()), not over)
 

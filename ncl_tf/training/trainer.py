@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from tqdm import tqdm
 
-from ncl_tf import files
+from ncl_tf import files, stopping
 from ncl_tf.data.cohort import Cohort, SplitData
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
@@ -21,8 +21,9 @@ from ncl_tf.training.clock import Clock
 from ncl_tf.training.distribution import Alone
 from ncl_tf.training.early_stopping import Best, EarlyStopping
 from ncl_tf.training.factories import typed
-from ncl_tf.training.loop import Report, learn
+from ncl_tf.training.loop import Report, UnfinishedSums, learn
 from ncl_tf.training.schedules import FixedSteps
+from ncl_tf.training.writing import writing
 
 
 @gin.configurable(denylist=["run", "gather", "export"])
@@ -101,6 +102,7 @@ class WindowLearner:
 
     Attributes:
         bar: moves with every step.
+        means: the model's running means, as variables; `sums` holds them when a report's steps are interrupted.
     """
 
     def __init__(
@@ -121,20 +123,26 @@ class WindowLearner:
         self.model.build(self._shape)
         self.model.compile(optimizer=self.optimizer, jit_compile=jit_compile and self.group.replicas == 1)
         self.optimizer.build(self.model.trainable_variables)
+        self.means = [variable for metric in self.model.metrics for variable in metric.variables]
+        self.sums = UnfinishedSums([variable.path.replace("/", ".") for variable in self.means])
 
     def take_steps(self, step: int, count: int) -> Report:
         """Take `count` steps on the batches that follow those of `step` steps, then validate."""
         batches = self._training.batches(self.plan.batch_size, self.model.seed, step)
-        watch = StepCallback(self.bar, step, self.run, self.clock)
+        watch = StepCallback(self, step, count)
         report = self.group.fit(self.model, batches, count, self._held_out, watch)
         return report | {"learning_rate": float(tf.convert_to_tensor(self.optimizer.learning_rate))}
+
+    def asked_to_stop(self) -> bool:
+        """Return whether this worker or another one was asked to stop."""
+        return self.group.asked_to_stop()
 
 
 def _train(run: Run, learner: WindowLearner, cohort: Cohort) -> None:
     """Train from the newest checkpoint to the end, with a progress bar and logs for TensorBoard; record the outcome."""
     model, plan, group = learner.model, learner.plan, learner.group
     best = Best(model) if plan.chooses else None
-    first = run.restore(model, learner.optimizer, *([best] if best else []))
+    first = run.restore(model, learner.optimizer, *([best] if best else []), unfinished=learner.sums)
     group.check_same(f"first step, {first},", first)
     run.resume_from(first)
     _announce(run, cohort, learner, first)
@@ -144,19 +152,16 @@ def _train(run: Run, learner: WindowLearner, cohort: Cohort) -> None:
     def on_report(step: int, report: Report) -> None:
         if best:
             bar.write(f"epoch {report['epoch']}: loss {report['loss']:.4f}, val_loss {report['val_loss']:.4f}")
-        with writer.as_default():
+        with writing(logs), writer.as_default():
             for name, value in report.items():
                 tf.summary.scalar(name, value, step)
-        writer.flush()
+            writer.flush()
 
     total = None if plan.chooses else plan.steps
-    try:
-        with tqdm(initial=first, total=total, unit=" steps", smoothing=0.05, disable=not run.writes) as bar:
-            learner.bar = bar
-            fitted = learn(run, learner, plan, learner.clock, best, on_report)
-    except KeyboardInterrupt:
-        print(f"{run.folder}: start the same command again to resume from step {run.kept_step}")
-        raise
+    progress = {"initial": first, "total": total, "unit": " steps", "smoothing": 0.05}
+    with run.resumable(), tqdm(**progress, disable=not run.writes) as bar:
+        learner.bar = bar
+        fitted = learn(run, learner, plan, learner.clock, best, on_report)
     if run.writes:
         chosen = {} if fitted.best_epoch is None else {"best_epoch": fitted.best_epoch}
         run.save(step=fitted.step, stopped_by_budget=fitted.stopped_by_budget, result=fitted.result, **chosen)
@@ -193,20 +198,33 @@ class MethodSamples:
 
 
 class StepCallback(keras.callbacks.Callback):
-    """Moves the progress bar; stops a training whose loss is no longer a number, or whose time is up."""
+    """Moves the progress bar; stops a training whose loss is no longer a number, whose time is up, or that is asked to stop.
 
-    def __init__(self, bar: tqdm, first: int, run: Run, clock: Clock) -> None:
+    Args:
+        first, count: the steps before the report's, and how many it has.
+    """
+
+    def __init__(self, learner: WindowLearner, first: int, count: int) -> None:
         super().__init__()
-        self.bar, self.first, self.run, self.clock = bar, first, run, clock
+        self.learner, self.first, self.count = learner, first, count
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Let the means, which have just been reset, begin where they were when the report's steps were interrupted."""
+        for variable, kept in zip(self.learner.means, self.learner.sums.variables, strict=True):
+            variable.assign(kept)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        learner, done = self.learner, batch + 1
         if not math.isfinite(logs["loss"]):
-            step, loss = self.first + batch + 1, float(logs["loss"])
-            raise InputError(f"step {step}: the loss is {loss}, so training stops. {self.run.last_good()}")
-        self.bar.update()
+            step, loss = self.first + done, float(logs["loss"])
+            raise InputError(f"step {step}: the loss is {loss}, so training stops. {learner.run.last_good()}")
+        learner.bar.update()
         shown = {name: f"{float(logs[name]):.3f}" for name in ("loss", "accuracy") if name in logs}
-        self.bar.set_postfix(shown, refresh=False)
-        self.model.stop_training = self.clock.over  # the report, with its validation, is still made
+        learner.bar.set_postfix(shown, refresh=False)
+        self.model.stop_training = learner.clock.over  # the report, with its validation, is still made
+        if done < self.count and not self.model.stop_training and learner.group.asked_to_stop(done):
+            learner.sums.keep(learner.means)
+            stopping.stop()
 
 
 def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:

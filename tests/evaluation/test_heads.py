@@ -1,15 +1,20 @@
 """Heads: their layers, their loss, their training by hand, and that cached embeddings are those of the frozen encoder."""
 
+import contextlib
+import itertools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from ncl_tf import stopping
 from ncl_tf.data.windows import Windows
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.heads import LabelledSamples, embedder, fit, mean_loss, predictor
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.networks.heads import Head, class_weights, cross_entropy
+from ncl_tf.runs import EvaluationFolder
 from ncl_tf.training.early_stopping import SeparateEpochs
 
 
@@ -97,6 +102,37 @@ def test_early_stopping_keeps_the_best_epoch():
     assert fitted.best_epoch == 1 + int(np.argmin(losses))
     assert len(losses) == fitted.best_epoch + 3
     assert mean_loss(predictor(head, validation)(), validation.classes, weights) == pytest.approx(min(losses), rel=1e-5)
+
+
+def test_a_training_that_is_stopped_within_an_epoch_ends_in_the_same_bits(tmp_path, monkeypatch):
+    """Epochs of 76 batches, of which 32 are taken between two looks at whether to stop; the last batch is smaller."""
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(605, 4)).astype(np.float32)
+    classes = (features @ [1, -1, 0.5, 0] > 0).astype(np.int32)
+    samples, weights = LabelledSamples.from_array(features, classes), np.ones(2, np.float32)
+    plan = SeparateEpochs(0.01, 8, patience=9, max_epochs=4)
+
+    def fitted(folder: EvaluationFolder) -> tuple[list, list[bytes]]:
+        head = built("linear", 2, 4)
+        with contextlib.closing(folder):
+            folder.start({"seed": 1})
+            curve = fit(head, samples, samples, weights, plan, seed=1, folder=folder).curve
+        return curve, [weight.tobytes() for weight in head.get_weights()]
+
+    whole = fitted(EvaluationFolder(tmp_path / "whole"))
+    steps = []
+    for stop_at in (2, 1, 5, 99):
+        looks = itertools.count(1)
+        monkeypatch.setattr(stopping, "requested", lambda looks=looks, at=stop_at: next(looks) == at)
+        folder = EvaluationFolder(tmp_path / "stopped")
+        if stop_at < 99:
+            with pytest.raises(stopping.Stopped):
+                fitted(folder)
+            steps.append(folder.kept_step)
+        else:
+            assert fitted(folder) == whole
+    assert steps[0] == 64
+    assert any(step % 76 for step in steps[1:])
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_with_an_error():

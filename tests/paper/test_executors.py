@@ -101,7 +101,7 @@ def test_closing_stops_what_runs(tmp_path):
     while times_run(long) == 0:
         time.sleep(0.02)
     executor.close()
-    assert future.result() == 128 + signal.SIGKILL
+    assert future.result() == 128 + signal.SIGTERM
     assert not long.done()
 
 

@@ -157,7 +157,12 @@ def binary_evaluations(sources: Sources, block: str | None = None) -> tuple[list
 def best_evaluations(found: list[BinaryEvaluation]) -> list[BinaryEvaluation]:
     """Choose the evaluation with the highest AUPRC for each cohort and task, on the test split where there is one."""
     by_task = grouped(found, lambda one: one.panel[:-1]).values()
-    return [max(these, key=lambda one: (one.settings.on_own_test, one.metrics["auprc"])) for these in by_task]
+    return [max(these, key=_rank) for these in by_task]
+
+
+def _rank(one: BinaryEvaluation) -> tuple[bool, bool, float]:
+    """Order evaluations of a cohort and task; better ones are greater."""
+    return one.settings.on_own_test, one.settings.external is None, one.metrics["auprc"]
 
 
 def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -169,8 +174,12 @@ def precisions(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def panel_title(panel: tuple[str, ...]) -> str:
     """Name the values of PANEL for readers, in two lines."""
     dataset, checksum, task, split = panel
-    stays = f"{SPLIT_TITLES[split]} split" if split in SPLIT_TITLES else split
-    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {stays}"
+    return f"{data_text(dataset, checksum)}\n{task.replace('_', ' ')}, {stays_title(split)}"
+
+
+def stays_title(stays: str) -> str:
+    """Name what an evaluation scored for readers, from the last value of PANEL."""
+    return f"{SPLIT_TITLES[stays]} split" if stays in SPLIT_TITLES else stays
 
 
 def _calibration(found: list[BinaryEvaluation]) -> pd.DataFrame:

@@ -5,9 +5,13 @@ from typing import Any
 
 from ncl_tf.evaluation.decision_curve import useful_span
 from ncl_tf.evaluation.subgroups import worst_group
-from ncl_tf.reporting.figures.evaluations import BinaryEvaluation, best_evaluations, binary_evaluations
+from ncl_tf.reporting.figures.evaluations import (
+    BinaryEvaluation,
+    best_evaluations,
+    binary_evaluations,
+    stays_title,
+)
 from ncl_tf.reporting.figures.figure import Figure
-from ncl_tf.reporting.figures.groups import SPLIT_TITLES
 from ncl_tf.reporting.report.tables import escape, header, number, table
 from ncl_tf.reporting.sources import MissingInputError, Sources
 
@@ -31,7 +35,7 @@ def _answers(one: BinaryEvaluation) -> str:
         for question, answer in answers(one.result)
     ]
     data, _, task, split = one.panel
-    name = f"{task.replace('_', ' ')}, {data}, {SPLIT_TITLES[split]} split"
+    name = f"{task.replace('_', ' ')}, {data}, {stays_title(split)}"
     caption = f"{name}: {one.label}, seed {one.run.record['seed']}. In brackets: 95 % intervals over stays."
     return table(escape(caption), header(["a ward asks", "answer"]), ["".join(rows)], name)
 

@@ -189,7 +189,7 @@ def test_real_and_simulated_patients_are_not_compared(ward_cohort, tmp_path):
 
 def test_what_runs_and_figures_hold_is_escaped(ward_cohort, tmp_path):
     sign = "<i>x</i>"
-    facts = dict.fromkeys(("seed", "budget", "dataset", "cohort_checksum", "code_version"), sign)
+    facts = dict.fromkeys(("budget", "dataset", "cohort_checksum", "code_version"), sign)
     content = {"settings": EVALUATION["settings"] | {"task": sign}}
     sources = Sources([evaluated_run(tmp_path / "a<i>b", ward_cohort, content, **facts)])
     sources.cohorts = {sign: None}

@@ -8,6 +8,7 @@ variants                       single runs with other settings, from results/phy
 choices                        what settings were chosen by, from results/physionet2019_laptop_choices
 hospitals                      trained on one hospital, tested on the other, from results/physionet2019_hospitals
 benchmarks, rates, sizes       what bin/benchmark measured, from results/benchmark_*.json
+crashes                        what became of killed programs, from results/reliability_crash.json
 """
 
 import functools
@@ -51,7 +52,7 @@ def fill(text: str, results: pathlib.Path) -> str:
         for table in paper_tables.names()
         for budget in plan.budgets()
     }
-    for maker in (headline, variants, choices, hospitals, benchmarks, rates, sizes):
+    for maker in (headline, variants, choices, hospitals, benchmarks, rates, sizes, crashes):
         makers[maker.__name__] = maker
 
     def replace(match: re.Match[str]) -> str:
@@ -234,6 +235,19 @@ def sizes(results: pathlib.Path) -> str:
         for row in sorted(steps, key=lambda row: (row["batch"], row["queue"]))
     ]
     return f"{_markdown(['batch size', 'queue size', 'training step'], body)}\n\n({_machines(results)})"
+
+
+def crashes(results: pathlib.Path) -> str:
+    """How often programs were killed, and whether they ended as undisturbed ones."""
+    known = files.read_json(results / "reliability_crash.json")
+    ways = ("sigkill", "sigterm", "inside_writes")
+    body = [
+        [f"`{row['program']}`", *(str(row[way]) for way in ways), "no" if row["problems"] else "yes"]
+        for row in known["rows"]
+    ]
+    body.append(["all", *(str(sum(row[way] for row in known["rows"])) for way in ways), ""])
+    header = ["program", "SIGKILL", "SIGTERM", "killed inside a write", "same in the end"]
+    return f"{_markdown(header, body)}\n\n({known['kills']} kills, seed {known['seed']}.)"
 
 
 def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ headline                       four rows of the paper's table on PhysioNet 2019
 variants                       single runs with other settings, from results/physionet2019_laptop_*
 choices                        what settings were chosen by, from results/physionet2019_laptop_choices
 hospitals                      trained on one hospital, tested on the other, from results/physionet2019_hospitals
+observations                   what observation columns were chosen by, from results/physionet2019_observed_choices
 benchmarks, rates, sizes       what bin/benchmark measured, from results/benchmark_*.json
 crashes                        what became of killed programs, from results/reliability_crash.json
 """
@@ -52,7 +53,7 @@ def fill(text: str, results: pathlib.Path) -> str:
         for table in paper_tables.names()
         for budget in plan.budgets()
     }
-    for maker in (headline, variants, choices, hospitals, benchmarks, rates, sizes, crashes):
+    for maker in (headline, variants, choices, observations, hospitals, benchmarks, rates, sizes, crashes):
         makers[maker.__name__] = maker
 
     def replace(match: re.Match[str]) -> str:
@@ -170,6 +171,25 @@ def hospitals(results: pathlib.Path) -> str:
     header = ["", "trained on", "tested on", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
     note = "MLP head, one seed, x 100, with 95 % intervals over stays; †: time or epochs ran out."
     return f"{_markdown(header, body)}\n\n(PhysioNet 2019, hospitals A and B, {note})"
+
+
+def observations(results: pathlib.Path) -> str:
+    """The validation figures that observation columns and measurement dropout were chosen by."""
+    body = []
+    for path in sorted((results / "physionet2019_observed_choices").glob("*.json")):
+        known = files.read_json(path)
+        dropout = float(known["config"]["measurement_dropout"])
+        setting = f"{', '.join(known['run']['observations'])}{f'; measurement dropout {dropout:g}' * bool(dropout)}"
+        body.append(
+            [
+                setting,
+                f"{int(known['config']['steps']):,}",
+                *(f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS),
+            ]
+        )
+    header = ["observations", "steps", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
+    note = "NCL(n_w), MLP head; batch and queue of the laptop budget. Validation split, one seed, x 100."
+    return f"{_markdown(header, sorted(body))}\n\n({note})"
 
 
 def benchmarks(results: pathlib.Path) -> str:

@@ -126,6 +126,18 @@ def test_choices_are_validation_figures() -> None:
     assert line("choices", "End-to-End", "rate = 0.0001") == ["", "", "", expected]
 
 
+def test_observations_were_chosen_by_validation_figures() -> None:
+    folder = "physionet2019_observed_choices"
+    for name, row in {
+        "recency_count": "recency, count",
+        "recency_count-dropout_0.3": "recency, count; measurement dropout 0.3",
+    }.items():
+        (found,) = stored(f"{folder}/observed_ncl_w-{name}.json")
+        assert line("observations", row, "6,000") == [f"{found[metric]:.1f}" for metric in METRICS]
+    known = [json.loads(path.read_text()) for path in (RESULTS / folder).glob("*.json")]
+    assert {result["settings"]["split"] for result in known} == {"val"}
+
+
 def test_measurements_are_those_of_the_benchmarks() -> None:
     rows = json.loads((RESULTS / "benchmark_step.json").read_text())["rows"]
     row = next(row for row in rows if row["step"] == "n_Y")

@@ -176,19 +176,14 @@ def hospitals(results: pathlib.Path) -> str:
 def observations(results: pathlib.Path) -> str:
     """The validation figures that observation columns and measurement dropout were chosen by."""
     body = []
-    for path in sorted((results / "physionet2019_observed_choices").glob("*.json")):
+    for path in (results / "physionet2019_observed_choices").glob("*.json"):
         known = files.read_json(path)
         dropout = float(known["config"]["measurement_dropout"])
-        setting = f"{', '.join(known['run']['observations'])}{f'; measurement dropout {dropout:g}' * bool(dropout)}"
-        body.append(
-            [
-                setting,
-                f"{int(known['config']['steps']):,}",
-                *(f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS),
-            ]
-        )
-    header = ["observations", "steps", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
+        setting = ", ".join(known["run"]["observations"]) + f"; measurement dropout {dropout:g}" * bool(dropout)
+        metrics = (f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS)
+        body.append([setting, f"{int(known['config']['steps']):,}", *metrics])
     note = "NCL(n_w), MLP head; batch and queue of the laptop budget. Validation split, one seed, x 100."
+    header = ["observations", "steps", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
     return f"{_markdown(header, sorted(body))}\n\n({note})"
 
 

@@ -182,9 +182,9 @@ def observations(results: pathlib.Path) -> str:
         setting = ", ".join(known["run"]["observations"]) + f"; measurement dropout {dropout:g}" * bool(dropout)
         metrics = (f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS)
         body.append([setting, f"{int(known['config']['steps']):,}", *metrics])
-    note = "NCL(n_w), MLP head; batch and queue of the laptop budget. Validation split, one seed, x 100."
     header = ["observations", "steps", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
-    return f"{_markdown(header, sorted(body))}\n\n({note})"
+    note = "(NCL(n_w), MLP head; batch and queue of the laptop budget. Validation split, one seed, x 100.)"
+    return f"{_markdown(header, sorted(body))}\n\n{note}"
 
 
 def benchmarks(results: pathlib.Path) -> str:
@@ -245,10 +245,8 @@ def rates(results: pathlib.Path) -> str:
 def sizes(results: pathlib.Path) -> str:
     """What a training step of the fast form costs by batch size and queue size."""
     steps = [row for name, row in _measured(results) if name == "step" and row["step"] == "n_w, w = 12"]
-    body = [
-        [f"{row['batch']:,}", f"{row['queue']:,}", _seconds_and_memory(row, "fast")]
-        for row in sorted(steps, key=lambda row: (row["batch"], row["queue"]))
-    ]
+    steps.sort(key=lambda row: (row["batch"], row["queue"]))
+    body = [[f"{row['batch']:,}", f"{row['queue']:,}", _seconds_and_memory(row, "fast")] for row in steps]
     return f"{_markdown(['batch size', 'queue size', 'training step'], body)}\n\n({_machines(results)})"
 
 
@@ -256,10 +254,9 @@ def crashes(results: pathlib.Path) -> str:
     """How often programs were killed, and whether they ended as undisturbed ones."""
     known = files.read_json(results / "reliability_crash.json")
     ways = ("sigkill", "sigterm", "inside_writes")
-    body = [
-        [f"`{row['program']}`", *(str(row[way]) for way in ways), "no" if row["problems"] else "yes"]
-        for row in known["rows"]
-    ]
+    body = []
+    for row in known["rows"]:
+        body.append([f"`{row['program']}`", *(str(row[way]) for way in ways), "no" if row["problems"] else "yes"])
     body.append(["all", *(str(sum(row[way] for row in known["rows"])) for way in ways), ""])
     header = ["program", "SIGKILL", "SIGTERM", "killed inside a write", "same in the end"]
     return f"{_markdown(header, body)}\n\n({known['kills']} kills, seed {known['seed']}.)"

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-SECONDS_OF_ONE_REQUEST = (
-    1.0  # clusters and shells may send the same request to a process twice, itself and by its parent
-)
+SECONDS_OF_ONE_REQUEST = 1.0  # clusters and shells may send the same request to a process twice, also by its parent
 
 
 class Stopped(KeyboardInterrupt):

@@ -95,8 +95,8 @@ def test_a_training_that_is_stopped_between_reports_ends_in_the_same_bits(
 
 def test_a_second_signal_ends_a_program_at_once(ward_cohort, tmp_path):
     """While the main thread computes, it takes no notice of either."""
-    code = "import signal, time; from ncl_tf import stopping; stopping.listen(); print('here', flush=True)\n"
-    code += "with stopping.deferred():\n    while True: time.sleep(0.01)"
+    code = "import signal, time; from ncl_tf import stopping; stopping.listen()\n"
+    code += "with stopping.deferred():\n    print('here', flush=True)\n    while True: time.sleep(0.01)"
     process = start([sys.executable, "-c", code])
     assert process.stdout.readline() == "here\n"
     process.send_signal(signal.SIGTERM)

@@ -34,7 +34,8 @@ def differing(config: Mapping[str, str], expected: Mapping[str, str], method: st
 
 def protocol_overrides(result: Mapping[str, Any]) -> dict[str, str]:
     """Find the bindings of an evaluation's protocol that bin/evaluate was given in place of the training's."""
-    from ncl_tf.training import factories  # imports TensorFlow
+    from ncl_tf import quiet  # noqa: F401 - TensorFlow, only for those who need it
+    from ncl_tf.training import factories
 
     of, config = constants_of(result), result["config"]
     defaults = inspect.signature(getattr(factories, of)).parameters

@@ -23,7 +23,7 @@ WITHOUT = {
     },
 }
 WITHOUT_LABELS = {"SameStayWithin", "DecayingWithin", "Intersection", "Union"}  # neighborhoods that compare none
-CONFIGURABLES = SHARED.union(*OWN.values(), WITHOUT_LABELS, ["SameLabel"])  # all that configurations can name
+CONFIGURABLES = SHARED.union(*OWN.values(), WITHOUT_LABELS, ["SameLabel", "trees"])  # the last: of evaluations
 
 
 class UsedSettings:

@@ -7,6 +7,7 @@ import argparse
 import collections
 import contextlib
 import dataclasses
+import faulthandler
 import io
 import json
 import os
@@ -73,6 +74,7 @@ def _child(kind: Kind, sound: pathlib.Path, scratch: pathlib.Path, seed: int, ca
     """Run cases one after the other; a line before and a line after each shows the parent where it ended."""
     warnings.simplefilter("ignore")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # libraries write there on their own
+    faulthandler.disable()  # pytest's, which writes elsewhere
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # kills, even within a library
     with os.fdopen(out, "w") as pipe:
         for case in cases:

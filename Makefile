@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 WARD   := runs/quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow crash-test fuzz-test lint tables docs clean
+.PHONY: help quickstart test test-slow crash-test fuzz-test lint tables models docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
@@ -48,6 +48,9 @@ fuzz-test: $(VENV)/.installed  ## read some 69,000 damaged files of all kinds; t
 
 tables: $(VENV)/.installed  ## rebuild the tables of README.md and docs/ from results/
 	$(BIN)/python -m docs.tables
+
+models: $(VENV)/.installed  ## make models/, which ships, from finished runs: RUNS="NAME=RUN_DIR NAME=RUN_DIR:EVALUATION"
+	$(BIN)/python -m docs.models $(RUNS)
 
 docs: $(VENV)/.installed  ## draw the pictures and build the documentation into site/; after `make quickstart`, with new screenshots
 	$(BIN)/python -m docs.pictures

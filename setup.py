@@ -12,6 +12,7 @@ PROGRAMS = [
 FOLDERS = {
     "bin": PROGRAMS,
     "gin": ["**/*.gin"],
+    **({"models": ["**/*"]} if (HERE / "models").is_dir() else {}),
 }  # beside ncl_tf in a checkout; what of them a wheel holds, as ncl_tf/bin, ...
 DOCS = ["mkdocs>=1.6,<2", "mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1"]
 

@@ -1,5 +1,7 @@
 """The command `ncl_tf` of an installed wheel: a folder without the checkout, started from any folder."""
 
+import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -9,15 +11,20 @@ import zipfile
 
 import pytest
 
+from benchmarks.serve import export_untrained
+from ncl_tf.data import Cohort
 from processes import ROOT
+from trainings import contents
 
 PROGRAMS = {path.name for path in (ROOT / "bin").iterdir() if path.is_file() and not path.suffix}
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> pathlib.Path:
-    """A folder with the content of the wheel, as pip would unpack it."""
+def installed(ward_cohort, tmp_path_factory) -> pathlib.Path:
+    """A folder with the content of the wheel, as pip would unpack it; the model that ships with it is untrained."""
     folder = tmp_path_factory.mktemp("wheel")
+    export_untrained(folder / "source/models/ward/sepsis", Cohort(ward_cohort), filters=8, dilations=(1, 24))
+    write_index(folder / "source/models")
     for name in ("ncl_tf", "data_prep", "bin", "gin"):  # a build leaves files where it runs
         shutil.copytree(ROOT / name, folder / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md"):
@@ -27,6 +34,14 @@ def installed(tmp_path_factory) -> pathlib.Path:
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "site")
     return folder / "site"
+
+
+def write_index(models: pathlib.Path) -> None:
+    """Write the index of a folder with one model."""
+    files = {path: hashlib.sha256(content).hexdigest() for path, content in contents(models / "ward/sepsis").items()}
+    empty = {"figures": {}, "validation": {}, "channels": [], "data": {}, "run": {}}
+    entry = {"kind": "classifier", "task": "sepsis", **empty, "files": files}
+    (models / "index.json").write_text(json.dumps({"format_version": "1.0", "models": {"ward/sepsis": entry}}))
 
 
 def ncl_tf(installed: pathlib.Path, folder: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess:
@@ -54,6 +69,16 @@ def test_it_simulates_and_prepares_in_any_folder(installed, tmp_path):
     arguments = ["--source=ward", "--split=random", "--output=ward.h5"]
     prepared = ncl_tf(installed, tmp_path, "prepare", "physionet2019", *arguments)
     assert "next: ncl_tf cohort describe ward.h5" in prepared.stdout, prepared.stderr
+
+
+def test_it_scores_with_the_model_that_it_holds(installed, ward, tmp_path):
+    assert contents(installed / "ncl_tf/models") == contents(installed.parent / "source/models")
+    arguments = [f"--input={min(ward.glob('*.psv'))}", "--output=out"]
+    unknown = ncl_tf(installed, tmp_path, "predict", "--model=ward/none", *arguments)
+    assert unknown.returncode == 1 and "those that ship: ward/sepsis" in unknown.stderr
+    scored = ncl_tf(installed, tmp_path, "predict", "--model=ward/sepsis", *arguments)
+    assert scored.returncode == 0, scored.stderr
+    assert len(list((tmp_path / "out").glob("*.psv"))) == 1
 
 
 def test_its_gin_files_are_found_and_those_of_the_user_win(installed, tmp_path):

@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from ncl_tf import files
 from ncl_tf.data.cohort import Cohort
+from ncl_tf.data.exports import VERSION
 from ncl_tf.evaluation.calibration import Calibrator
 from ncl_tf.methods.supervised import Classifier
 from ncl_tf.networks.encoder import Encoder
 from ncl_tf.serving.card import make_card, model_card
-from ncl_tf.serving.exports import VERSION
 from ncl_tf.serving.raw import RawPreprocessor
 from ncl_tf.serving.scoring import ClassifierFunctions, EncoderFunctions
 from ncl_tf.training.writing import writing

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from ncl_tf.data.declaration import Dataset
+from ncl_tf.data.exports import VERSION, check_saved, read_card, read_preprocessor
 from ncl_tf.data.stays import Stays, rows_on_grid
 from ncl_tf.errors import InputError, reading
-from ncl_tf.serving.exports import VERSION, check_saved, read_card, read_preprocessor
 from ncl_tf.serving.rows import RawRows, floats, state_columns
 
 

@@ -65,7 +65,8 @@ def score_parts(
 def score_cohort(model: Model, cohort: Cohort, split: str, progress: Callable[[int], Any]) -> Scores:
     """Score a split of a cohort that was prepared exactly as the model's data; `progress` is called with hours."""
     trained_on = model.card["data"]["cohort_checksum"]
-    if cohort.checksum != trained_on and (different := _difference(cohort.preprocessor, model.preprocessor)):
+    of_authors = cohort.preprocessor is None and cohort.checksum == trained_on
+    if not of_authors and (different := _difference(cohort.preprocessor, model.preprocessor)):
         raise InputError(
             f"{cohort.path}: must be prepared as the model's training cohort (SHA-256 {trained_on}), got another "
             f"{different}; score its raw source instead"

@@ -21,6 +21,7 @@ from meds_files import write_small
 from ncl_tf.data.cohort import Cohort, write_cohort
 from ncl_tf.data.declaration import Channel, Dataset, Task
 from ncl_tf.data.describe import describe
+from ncl_tf.data.exports import check_saved, read_card, read_preprocessor
 from ncl_tf.data.hdf5 import sums_path
 from ncl_tf.data.raw_file import RawFile, write_raw_file
 from ncl_tf.data.simulator.ward import write_ward
@@ -30,7 +31,6 @@ from ncl_tf.data.splits import SPLITS
 from ncl_tf.data.stays import Stays
 from ncl_tf.runs import OutputFolder, StoredRun, TrainingFolder
 from ncl_tf.runs.output import read_result
-from ncl_tf.serving.exports import check_saved, read_card, read_preprocessor
 
 Values = dict[str, Any]
 SCHEMA = """name = "small"

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 import ncl_tf
+from docs.models import ship
 from ncl_tf import runs
 from ncl_tf.serving.export import export_encoder
 from ncl_tf.serving.loading import Model
@@ -101,6 +102,19 @@ def read(run: pathlib.Path) -> Exported:
 def exported(export: Callable[..., Exported], ward_cohort: pathlib.Path, made_once: Callable) -> Exported:
     """A small model of the simulated ward, of half the paper's history."""
     return read(made_once("exported", lambda run: small(export, ward_cohort, run)))
+
+
+@pytest.fixture(scope="session")
+def shipped_models(exported: Exported, made_once: Callable) -> pathlib.Path:
+    """A folder like models/, with the encoder and the classifier of `exported` as ward/ncl_w and ward/sepsis."""
+
+    def make(folder: pathlib.Path) -> None:
+        run = shutil.copytree(exported.run, folder / "run")
+        evaluate(run, gin_params=("protocol.mlp_rate = 0.01",), split="val")
+        ship("ward/ncl_w", run, None, folder / "models")
+        ship("ward/sepsis", run, "sepsis-mlp", folder / "models")
+
+    return made_once("shipped", make) / "models"
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import numpy as np
 import ncl_tf
 from ncl_tf.data.datasets import MIMIC3_BENCHMARK, PHYSIONET2019
 from ncl_tf.data.declaration import Task
+from ncl_tf.data.exports import read_card
 from ncl_tf.data.simulator.ward import write_ward
 from ncl_tf.data.sources import mimic3_benchmark, physionet2019
 from ncl_tf.data.stays import Stays
@@ -25,7 +26,6 @@ from ncl_tf.evaluation.risk import alarm_policy
 from ncl_tf.evaluation.settings import EvaluationSettings
 from ncl_tf.reporting.sources import Sources, grouped
 from ncl_tf.runs import StoredRun
-from ncl_tf.serving.exports import read_card
 
 WARD, SEED = 90, 20210718  # stays that are simulated, and a seed that no training uses
 SHOWN, POSITIVE = 12, 5  # stays on the page, and how many of them have a positive hour

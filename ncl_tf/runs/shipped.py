@@ -50,7 +50,7 @@ def model_folder(name: str | os.PathLike) -> pathlib.Path:
     known = read_index()
     if str(name) not in known:
         raise InputError(
-            f"{name}: no such folder. A model must be a folder with a model.json, as bin/export writes it (RUN/encoder and "
+            f"{name}: not an exported model: no such folder. It must be one with a model.json, which bin/export writes (RUN/encoder and "
             "RUN/evaluations/NAME/classifier are some, too), or one of those that ship: "
             + (", ".join(known) or "this copy of ncl_tf has none")
         )

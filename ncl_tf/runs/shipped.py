@@ -50,8 +50,8 @@ def model_folder(name: str | os.PathLike) -> pathlib.Path:
     known = read_index()
     if str(name) not in known:
         raise InputError(
-            f"{name}: not an exported model: no such folder. It must be one with a model.json, which bin/export writes (RUN/encoder and "
-            "RUN/evaluations/NAME/classifier are some, too), or one of those that ship: "
+            f"{name}: not an exported model: no such folder. It must be one with a model.json, which bin/export writes "
+            "(RUN/encoder and RUN/evaluations/NAME/classifier are some, too), or one of those that ship: "
             + (", ".join(known) or "this copy of ncl_tf has none")
         )
     folder = project.MODELS / str(name)

@@ -193,17 +193,19 @@ def write_cohort(path: pathlib.Path, dataset: Dataset, stays: Stays, split: Spli
         check_subjects(split, stays.names, stays.subjects)
     cleaned = clean(dataset, stays)
     preprocessor = Preprocessor.fit(dataset, stays, cleaned, split["train"])
-    table = preprocessor.transform(stays, cleaned)
-    ids = _stay_ids(stays.names)
+    ids, hours = _stay_ids(stays.names), sum(int(stays.lengths[chosen].sum()) for chosen in split.values())
     with (
-        files.atomic_path(path, table.nbytes + stays.labels.nbytes + 2**17) as partial,
+        files.atomic_path(path, 4 * hours * len(dataset.columns) + stays.labels.nbytes + 2**17) as partial,
         h5py.File(partial, "w") as file,
     ):
         for name in SPLITS:
             rows, lengths = stays.rows(split[name]), stays.lengths[split[name]]
             last = np.cumsum(lengths) - 1
             windows = np.stack([last - lengths + 1, last, ids[split[name]]], axis=1)
-            file[f"data/{name}"] = table[rows]
+            data = file.create_dataset(None, (len(rows), len(dataset.columns)), np.float32)
+            for part, columns in preprocessor.transform_parts(stays, cleaned, split[name]):
+                data[part] = columns
+            file[f"data/{name}"] = data  # named last: that keeps the bytes that cohort files always had
             file[f"labels/{name}"] = stays.labels[rows]
             file[f"patient_windows/{name}"] = windows.astype(np.int32)
             names = np.char.encode(stays.names[split[name]].astype(str), "utf-8")

@@ -5,7 +5,7 @@ exported model, so that raw measurements can later be prepared in exactly the sa
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +17,7 @@ from ncl_tf.data.stays import Stays
 from ncl_tf.errors import InputError
 
 STAYS_AT_ONCE = 256  # are transformed within the cache: writing single columns of a large table is slow
+PARTS_AT_ONCE = 8  # of so many stays are held, as tables of many hours and columns are large
 
 
 def _for_each_channel(function: Callable[[int], None], dataset: Dataset) -> None:
@@ -105,16 +106,26 @@ class Preprocessor:
     def transform(self, stays: Stays, cleaned: Stays) -> np.ndarray:
         """Scale, one-hot code, impute zeros and append observations: raw and cleaned stays -> [hours, columns] float32."""
         table = np.empty((len(cleaned.values), len(self.dataset.columns)), np.float32)
-        every_first_row = stays.first_rows
+        for rows, part in self.transform_parts(stays, cleaned, np.arange(len(stays.lengths))):
+            table[rows] = part
+        return table
 
-        def transform_part(begin: int) -> None:
-            first_rows = every_first_row[begin : begin + STAYS_AT_ONCE]
-            rows = slice(first_rows[0], first_rows[-1] + stays.lengths[begin + len(first_rows) - 1])
-            table[rows] = self._columns(stays.values[rows], cleaned.values[rows], first_rows - first_rows[0]).T
+    def transform_parts(
+        self, stays: Stays, cleaned: Stays, chosen: np.ndarray
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Transform the chosen stays (indices), some at a time: their rows among those of all chosen, and the columns there."""
+        ends = np.cumsum(stays.lengths[chosen])
+
+        def part(begin: int) -> tuple[slice, np.ndarray]:
+            some = chosen[begin : begin + STAYS_AT_ONCE]
+            rows, first_rows = stays.rows(some), ends[begin : begin + len(some)] - stays.lengths[some]
+            columns = self._columns(stays.values[rows], cleaned.values[rows], first_rows - first_rows[0])
+            return slice(first_rows[0], ends[begin + len(some) - 1]), columns.T
 
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(transform_part, range(0, len(stays.lengths), STAYS_AT_ONCE)))
-        return table
+            begins = range(0, len(chosen), STAYS_AT_ONCE)
+            for first in range(0, len(begins), PARTS_AT_ONCE):
+                yield from pool.map(part, begins[first : first + PARTS_AT_ONCE])
 
     def _columns(self, raw: np.ndarray, known: np.ndarray, first_rows: np.ndarray) -> np.ndarray:
         """Prepare the raw and cleaned values [hours, channels] of some stays: [columns, hours] float32."""

@@ -29,7 +29,8 @@ def observations(sources: Sequence[str]) -> list[Row]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         rows = [prepare(sources, folder)]
-        call = f"import json; from benchmarks import observations as o; print(json.dumps(o.steps({temporary!r})))"
+        call = "import json; from ncl_tf import quiet; from benchmarks import observations as o; "
+        call += f"print(json.dumps(o.steps({temporary!r})))"
         command, environment = [sys.executable, "-c", call], worker_environment() | {"TF_NUM_INTRAOP_THREADS": "1"}
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)
         return [*rows, json.loads(done.stdout.splitlines()[-1])]

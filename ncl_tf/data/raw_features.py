@@ -7,7 +7,6 @@ last_hour    the last known value of every channel
 window       last_hour, then the last known values 6, 12, ... hours before, up to 48 hours in all, of the dynamic channels
 engineered   last_hour; of every dynamic channel the hours since its last measurement, then the number of measurements so far;
              of vital signs the minimum and the maximum of what was known in the last 6 hours, and the change since 6 hours before
-             or, in a younger stay, since its first hour
 
 The hour of the stay, where a channel holds it, is always known and has its value alone. Vital signs are the dynamic channels
 with numbers that were measured in at least a quarter of the training hours.
@@ -68,7 +67,7 @@ class RawFeatures:
             parts.append((observed, lambda index: measurements(stays.values[:, index], first_rows)))
             parts.append((self.vital_signs, lambda index: recent(known[:, index], hour, np.fmin)))
             parts.append((self.vital_signs, lambda index: recent(known[:, index], hour, np.fmax)))
-            parts.append((self.vital_signs, lambda index: change(known[:, index], hour)))
+            parts.append((self.vital_signs, lambda index: known[:, index] - before(known[:, index], hour, STEP)))
         columns = [(compute, index) for indices, compute in parts for index in indices]
         table = np.empty((len(known), len(columns)), np.float32, order="F")
 
@@ -87,11 +86,6 @@ def before(values: np.ndarray, hour: np.ndarray, hours: int) -> np.ndarray:
     earlier[hours:] = values[:-hours]
     earlier[hour < hours] = np.nan
     return earlier
-
-
-def change(values: np.ndarray, hour: np.ndarray) -> np.ndarray:
-    """Compute the change since 6 hours before, or since the stay's first hour: [hours]; `hour` as in `before`."""
-    return values - values[np.arange(len(values)) - np.minimum(hour, STEP)]
 
 
 def recent(values: np.ndarray, hour: np.ndarray, extreme: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:

@@ -47,7 +47,7 @@ def by_loop(kind: str, names: list[str], columns: list[list[float]]) -> list[lis
             last = {i: [v for v in known[i][max(0, hour - 5) : hour + 1] if not math.isnan(v)] for i in vital}
             row += [min(last[i], default=math.nan) for i in vital]
             row += [max(last[i], default=math.nan) for i in vital]
-            row += [known[i][hour] - known[i][max(0, hour - 6)] for i in vital]
+            row += [known[i][hour] - known[i][hour - 6] if hour >= 6 else math.nan for i in vital]
         rows.append(row)
     return rows
 

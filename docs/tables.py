@@ -15,9 +15,10 @@ crashes                        what became of killed programs, from results/reli
 import functools
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
+from docs.measurements import benchmarks, crashes, markdown, rates, sizes
 from ncl_tf import files
 from ncl_tf.paper import compare, plan
 from ncl_tf.paper import results as paper_results
@@ -28,16 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 MAIN = "physionet2019_laptop"
 HEADLINE = ("cl", "ncl_w", "end_to_end", "ncl_y")
 AUTHORS = "gin/authors_code.gin"
-FORMS = ("readable", "readable with XLA", "fast")
 METRICS = ("auprc", "auroc", "utility")
-TIMED = {
-    "step": "training step",
-    "objective": "objective with gradient",
-    "encoder": "encoder",
-    "embed": "embedding",
-    "evaluate": "epoch of head training",
-    "data": "windows from the pipeline (readable: a numpy loop)",
-}
 PAPER_COLUMNS = "Beside ours: the paper's figure."
 
 
@@ -106,7 +98,7 @@ def _beside_the_paper(comparison: compare.Comparison, bold: str) -> str:
                 for text in (cell.text(bold) if cell else "", *[_figure(cell and cell.figure)] * paper)
             ]
             body.append([row.title, *(kind[index] for index in varied), str(max(seeds, default="")), *texts])
-    return _markdown(header, body)
+    return markdown(header, body)
 
 
 def variants(results: pathlib.Path) -> str:
@@ -128,7 +120,7 @@ def variants(results: pathlib.Path) -> str:
                 body.append([row.title, setting, *cells])
     titles = (f"{compare.METRIC_TITLES[column.metric]} {compare.HEAD_TITLES[column.head]}" for column in table.columns)
     note = "Test split, x 100; ours with one seed, the same for all. All other settings are those of the laptop budget."
-    return f"{_markdown(['', 'setting', *titles], body)}\n\n({note})"
+    return f"{markdown(['', 'setting', *titles], body)}\n\n({note})"
 
 
 def _setting(result: dict[str, Any]) -> str:
@@ -153,7 +145,7 @@ def choices(results: pathlib.Path) -> str:
             metrics = (f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS)
             body.append(["CL, MLP head", f"{int(config['steps']):,} steps of {config['batch_size']}", *metrics, ""])
     header = ["", "setting", *(compare.METRIC_TITLES[metric] for metric in METRICS), "lowest loss"]
-    return f"{_markdown(header, body)}\n\n(Validation split, one seed; metrics x 100. The loss is class-weighted.)"
+    return f"{markdown(header, body)}\n\n(Validation split, one seed; metrics x 100. The loss is class-weighted.)"
 
 
 def hospitals(results: pathlib.Path) -> str:
@@ -170,128 +162,33 @@ def hospitals(results: pathlib.Path) -> str:
         return ""
     header = ["", "trained on", "tested on", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
     note = "MLP head, one seed, x 100, with 95 % intervals over stays; †: time or epochs ran out."
-    return f"{_markdown(header, body)}\n\n(PhysioNet 2019, hospitals A and B, {note})"
+    return f"{markdown(header, body)}\n\n(PhysioNet 2019, hospitals A and B, {note})"
 
 
 def observations(results: pathlib.Path) -> str:
-    """The validation figures that observation columns and measurement dropout were chosen by."""
+    """The validation figures that observation columns, their settings, steps and heads were chosen by."""
     body = []
     for path in (results / "physionet2019_observed_choices").glob("*.json"):
         known = files.read_json(path)
-        dropout = float(known["config"]["measurement_dropout"])
-        setting = ", ".join(known["run"]["observations"]) + f"; measurement dropout {dropout:g}" * bool(dropout)
+        config, head, features = known["config"], known["settings"]["head"], known["settings"]["features"]
+        method, steps, setting = "", "", []
+        if features.startswith("representation"):
+            method = paper_tables.TITLES[known["training"].split("-")[0]].removesuffix(", observed")
+            dropout = float(config["measurement_dropout"])
+            setting = [", ".join(known["run"]["observations"]), *[f"measurement dropout {dropout:g}"] * bool(dropout)]
+            setting += ["inputs compressed"] * (config.get("encoder.compress") == "True")
+            steps = f"{int(config['steps']):,}"
+        inputs = features.replace("representation+", "representation and ").replace("engineered", "engineered features")
+        title = compare.HEAD_TITLES[head] + f" on {inputs}" * (features != "representation")
         metrics = (f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS)
-        body.append([setting, f"{int(known['config']['steps']):,}", *metrics])
-    header = ["observations", "steps", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
-    note = "(NCL(n_w), MLP head; batch and queue of the laptop budget. Validation split, one seed, x 100.)"
-    return f"{_markdown(header, sorted(body))}\n\n{note}"
-
-
-def benchmarks(results: pathlib.Path) -> str:
-    """What the readable forms cost, and the fast ones."""
-    body, note = [], ""
-    for name, row in _measured(results):
-        if "readable s" in row:
-            body.append([f"{TIMED[name]}, {row[name]}", *(_seconds_and_memory(row, form) for form in FORMS)])
-        elif "readable windows/s" in row:
-            rates = (f"{row[rate]:,.0f} per second" if (rate := f"{form} windows/s") in row else "" for form in FORMS)
-            body.append([TIMED[name], *rates])
-        else:
-            continue
-        body[-1] += [f"{row[ratio]:.1f}" if ratio in row else "" for ratio in ("ratio", "ratio with XLA")]
-        if "embedding once s" in row:
-            note = (
-                f"Epochs of heads: readable is {row['measured share of readable']:.0%} of an epoch through the frozen fast "
-                f"encoder, scaled; fast is on embeddings, which are computed once, in {row['embedding once s']:.0f} s. "
-            )
-    note += "Seconds are medians; memory is the process's peak. Each line was measured in one run."
-    header = ["", *FORMS, "readable / fast", "readable with XLA / fast"]
-    return f"{_markdown(header, body)}\n\n({note} {_machines(results)})"
-
-
-def rates(results: pathlib.Path) -> str:
-    """How fast data is prepared, exported models score and programs start."""
-    body, starts = [], []
-    for name, row in _measured(results):
-        if name == "mimic3":
-            what = f"prepare MIMIC-III, {row['mimic3']}, {row['rows']:,} rows of events"
-            body.append([what, f"{row['seconds']:,.0f} s, {row['CPU s']:,.0f} s of CPU time, {row['GiB']:.1f} GiB"])
-        elif name == "start":
-            starts.append(row["CPU seconds"])
-        elif "events/s" in row:
-            what = f"{row['data']}, {row['events']:,} events"
-            body.append(
-                [what, f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB, {row['events/s']:,.0f} events per second"]
-            )
-        elif "GiB" in row:
-            body.append([f"{row['data']}, {row['stays']:,} stays", f"{row['seconds']:.1f} s, {row['GiB']:.1f} GiB"])
-        elif name == "observations":
-            what = f"{row[name]}, {row['columns with']} columns, of which {row['columns without']} without observations"
-            times = f"{row['with CPU s']:.3g} s of CPU time, without observations {row['without CPU s']:.3g} s"
-            body.append([what, f"{times}: {row['ratio'] - 1:+.0%}"])
-        elif "CPU seconds" in row:
-            what = f"{row[name]}, {row['hours']:,} hours of {row['stays']:,} stays"
-            body.append([what, f"{row['CPU seconds']:.1f} s of CPU time"])
-        elif "hours/s" in row:
-            body.append([row[name], f"{row['hours/s']:,.0f} hours per second"])
-        elif "p99 ms" in row:
-            body.append([row[name], f"median {row['p50 ms']:.1f} ms, 99th percentile {row['p99 ms']:.1f} ms"])
-    if starts:
-        what = f"help, refusals and --only_print of all programs, the slowest of {len(starts)}"
-        body.append([what, f"{max(starts):.1f} s of CPU time"])
-    return f"{_markdown(['', 'measured'], body)}\n\n({_machines(results)})"
-
-
-def sizes(results: pathlib.Path) -> str:
-    """What a training step of the fast form costs by batch size and queue size."""
-    steps = [row for name, row in _measured(results) if name == "step" and row["step"] == "n_w, w = 12"]
-    steps.sort(key=lambda row: (row["batch"], row["queue"]))
-    body = [[f"{row['batch']:,}", f"{row['queue']:,}", _seconds_and_memory(row, "fast")] for row in steps]
-    return f"{_markdown(['batch size', 'queue size', 'training step'], body)}\n\n({_machines(results)})"
-
-
-def crashes(results: pathlib.Path) -> str:
-    """How often programs were killed, and whether they ended as undisturbed ones."""
-    known = files.read_json(results / "reliability_crash.json")
-    ways = ("sigkill", "sigterm", "inside_writes")
-    body = []
-    for row in known["rows"]:
-        body.append([f"`{row['program']}`", *(str(row[way]) for way in ways), "no" if row["problems"] else "yes"])
-    body.append(["all", *(str(sum(row[way] for row in known["rows"])) for way in ways), ""])
-    header = ["program", "SIGKILL", "SIGTERM", "killed inside a write", "same in the end"]
-    return f"{_markdown(header, body)}\n\n({known['kills']} kills, seed {known['seed']}.)"
-
-
-def _measured(results: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of all measurements with the name of their benchmark."""
-    before = ("step", "objective", "encoder", "embed", "evaluate", "data", "observations")
-    for name in (*before, "mimic3", "ward", "serve", "start"):
-        path = results / f"benchmark_{name}.json"
-        if path.exists():
-            yield from ((name, row) for row in files.read_json(path)["rows"])
-
-
-def _machines(results: pathlib.Path) -> str:
-    machines = (files.read_json(path)["machine"] for path in results.glob("benchmark_*.json"))
-    return "; ".join(sorted({f"{machine['cores']} cores, {machine['processor']}." for machine in machines}))
-
-
-def _seconds_and_memory(row: dict[str, Any], form: str) -> str:
-    if f"{form} s" not in row:
-        return ""
-    memory = f", {row[f'{form} GiB']:.1f} GiB" if f"{form} GiB" in row else ""
-    return f"{row[f'{form} s']:.3g} s{memory}"
+        body.append([method, "; ".join(setting), steps, title, *metrics])
+    header = ["", "observations", "steps", "head", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
+    note = "(Batch and queue of the laptop budget. Validation split, one seed, x 100.)"
+    return f"{markdown(header, sorted(body))}\n\n{note}"
 
 
 def _figure(figure: paper_tables.PaperFigure | None) -> str:
     return figure.text() if figure else ""
-
-
-def _markdown(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:
-    """Write a table as GitHub's Markdown."""
-    header = list(header)
-    lines = [header, ["---"] * len(header), *map(list, body)]
-    return "\n".join(re.sub(r"(?<=\|)  (?=\|)", " ", f"| {' | '.join(line)} |") for line in lines)
 
 
 if __name__ == "__main__":

@@ -130,10 +130,11 @@ def test_observations_were_chosen_by_validation_figures() -> None:
     folder = "physionet2019_observed_choices"
     for name, row in {
         "recency_count": "recency, count",
+        "recency_count-compress": "recency, count; inputs compressed",
         "recency_count-dropout_0.3": "recency, count; measurement dropout 0.3",
     }.items():
         (found,) = stored(f"{folder}/observed_ncl_w-{name}.json")
-        assert line("observations", row, "6,000") == [f"{found[metric]:.1f}" for metric in METRICS]
+        assert line("observations", "NCL(n_w)", row, "6,000", "MLP") == [f"{found[metric]:.1f}" for metric in METRICS]
     known = [json.loads(path.read_text()) for path in (RESULTS / folder).glob("*.json")]
     assert {result["settings"]["split"] for result in known} == {"val"}
 

@@ -32,4 +32,4 @@ def test_every_result_records_where_it_comes_from(path):
     assert result["config"]["budget"] == repr(run["budget"])
     assert re.fullmatch("[0-9a-f]{64}", run["cohort_checksum"])
     assert (run if trained else result)["wall_seconds"] > 0
-    assert "/" not in json.dumps({name: value for name, value in result.items() if name != "config"})
+    assert "/" not in json.dumps({name: value for name, value in result.items() if name not in ("config", "encoder")})

@@ -76,7 +76,7 @@ def evaluate(
         output.unlink(missing_ok=True)  # it does not describe the files that now appear beside it
         write_predictions(output.with_suffix(".parquet"), split, evaluator.position, predictions, risks)
         if export and settings.features == "representation" and settings.head != TREES and not external:
-            export(subject.run.classifier_path(settings.name), trained.classifier, data, record, result)
+            export(kept.folder / "classifier", trained.classifier, data, record, result)
         kept.check_present()
         files.write_json(output, result)
         kept.remove()
@@ -135,20 +135,21 @@ def _result(
         "stopped_by_budget": fitted.stopped_by_budget or subject.record.get("stopped_by_budget", False),
         "protocol": protocol,
         "run": {key: subject.record[key] for key in kept},
+        **{key: subject.record[key] for key in ("encoder",) if key in subject.record},
         "config": subject.config,
     }
 
 
 def train_classifier(evaluator: Evaluator, settings: EvaluationSettings, subject: Subject) -> TrainedClassifier:
     """Train the classifier that the settings describe, or take that of an End-to-End run."""
-    model, head = subject.model, settings.head
-    if isinstance(model, Classifier):
+    encoder, head = subject.encoder, settings.head
+    if isinstance(subject.model, Classifier):
         run = subject.run
-        return evaluator.scored(model, FitResult(run.record["step"], run.reports, run.record["best_epoch"]))
+        return evaluator.scored(subject.model, FitResult(run.record["step"], run.reports, run.record["best_epoch"]))
     if head == TREES:
-        return evaluator.trees(settings.features, model.encoder if settings.needs_encoder else None)
+        return evaluator.trees(settings.features, encoder if settings.needs_encoder else None)
     if not settings.needs_encoder:
         return evaluator.raw(settings.features, head, subject.history)
     if settings.fine_tune:
-        return evaluator.fine_tuned(model.encoder, head)
-    return evaluator.frozen(model.encoder, head)
+        return evaluator.fine_tuned(encoder, head)
+    return evaluator.frozen(encoder, head)

@@ -1,4 +1,4 @@
-"""What is evaluated: the encoder of a finished run, or a cohort alone, for heads on what was measured."""
+"""What is evaluated: the encoder of a finished run, an exported one, or a cohort alone, for heads on what was measured."""
 
 import dataclasses
 import inspect
@@ -10,12 +10,16 @@ import keras
 
 from ncl_tf import project
 from ncl_tf.data.cohort import Cohort, SplitData
+from ncl_tf.data.prepared_again import PreparedAgain
 from ncl_tf.data.raw_features import HOURS
 from ncl_tf.errors import InputError
 from ncl_tf.evaluation.settings import RAW_FEATURES, TREES, EvaluationSettings
+from ncl_tf.methods.base import Method
 from ncl_tf.methods.supervised import Classifier
+from ncl_tf.networks.encoder import Encoder
 from ncl_tf.runs import Run, StoredRun, bindings
 from ncl_tf.training import config, factories, trainer  # noqa: F401 - a run's configuration binds training
+from ncl_tf.training.pretrained import PretrainedEncoder
 
 OTHER_DATASETS = "table"  # whose constants of the protocol are those of datasets without a file in gin/datasets
 CONSTANTS = ("protocol", "trees")  # configurables that an evaluation may bind
@@ -39,8 +43,9 @@ class Subject:
 
     Attributes:
         cohort: on which it is evaluated.
-        model: with the trained weights; None: there is no encoder.
-        record: seed, budget, dataset, cohort_checksum, step and wall_seconds, and what else is known of the training.
+        model: a method or an encoder with its trained weights; None: there is no encoder.
+        record: seed, budget, dataset, cohort_checksum, step and wall_seconds, and what else is known of the training; of an
+            exported encoder, also what it is and which of its channels the cohort has.
         config: the settings of the training, name -> value as gin prints it; without one, those of heads.
         folder: that of the evaluations.
         gin_params: what the evaluation binds.
@@ -62,7 +67,12 @@ class Subject:
     @property
     def history(self) -> int:
         """Hours of a window."""
-        return self.model.encoder.history if self.model else HOURS
+        return self.encoder.history if self.encoder else HOURS
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """The encoder, if there is one."""
+        return self.model.encoder if isinstance(self.model, Method) else self.model
 
     def completed(self, settings: EvaluationSettings) -> EvaluationSettings:
         """Return the settings with task and head named; an End-to-End run has both, and allows nothing else."""
@@ -72,7 +82,7 @@ class Subject:
         if self.model is None and settings.needs_encoder:
             raise InputError(
                 f"features must be one of {', '.join(RAW_FEATURES)} without a run, got {settings.features!r}, which needs an "
-                "encoder; name a run by --run_dir"
+                "encoder; name a run by --run_dir, or an export by --encoder"
             )
         used = "trees" if head == TREES else "protocol"
         for param in self.gin_params:
@@ -136,6 +146,38 @@ def cohort_alone(
     _configure("\n".join(f"{name} = {value}" for name, value in configured.items()), gin_params)
     record = {"seed": int(configured["seed"]), "budget": None, "dataset": data.name, "cohort_checksum": data.checksum}
     return Subject(data, None, record | {"step": 0, "wall_seconds": 0.0}, configured, output, gin_params)
+
+
+def exported(
+    encoder: str, path: pathlib.Path, output: pathlib.Path, seed: int | None = None, gin_params: tuple[str, ...] = ()
+) -> Subject:
+    """Load an exported encoder for a cohort with its raw rows, which are prepared again as those that it was trained on.
+
+    Args:
+        encoder: name of a model that ships, or folder of an export.
+        seed, gin_params: as in `cohort_alone`, whose other arguments are the same.
+    """
+    pretrained = PretrainedEncoder(encoder)
+    if pretrained.preprocessor is None:
+        raise InputError(
+            f"{encoder}: takes no raw values, which other stays are prepared from; it was trained on a file of "
+            "the authors' code"
+        )
+    data = PreparedAgain(path, pretrained.preprocessor)
+    facts = pretrained.facts()
+    trained_on = facts["trained_on"]
+    if data.source_checksum == trained_on["source_checksum"] != "" and data.checksum != trained_on["cohort_checksum"]:
+        raise InputError(
+            f"{path}: must hold other stays than {encoder} was trained on, or be the same cohort, with SHA-256 "
+            f"{trained_on['cohort_checksum']}; got other splits of the same source, {data.source_checksum}"
+        )
+    alone = constants(data.name, seed)
+    _configure("\n".join(f"{name} = {value}" for name, value in alone.items()), gin_params)
+    card = pretrained.card
+    record = {"seed": int(alone["seed"]), "budget": card["run"]["budget"], "dataset": data.name}
+    record |= {"cohort_checksum": data.checksum, "step": card["run"]["step"], "wall_seconds": 0.0}
+    record["encoder"] = facts | {"missing": data.missing, "unused": data.unused}
+    return Subject(data, pretrained.load(), record, card["config"] | alone, output, gin_params)
 
 
 def constants(dataset: str, seed: int | None = None) -> dict[str, str]:

@@ -9,7 +9,7 @@ from sklearn import metrics
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from ncl_tf.data.cohort import Cohort
-from ncl_tf.data.prepared_again import WithExternal
+from ncl_tf.data.prepared_again import PreparedAgain, WithExternal
 from ncl_tf.data.raw_features import RawFeatures
 from ncl_tf.data.raw_file import RawFile
 from ncl_tf.data.windows import Windows
@@ -40,7 +40,7 @@ class TreeInputs:
             self._parts.append(lambda split: embed(Windows(cohort[split], encoder.history)))
         if kind := features.removeprefix("representation").removeprefix("+"):
             compute = RawFeatures.of_cohort(kind, cohort)
-            raw = cohort.raw if isinstance(cohort, WithExternal) else RawFile(cohort).__getitem__
+            raw = cohort.raw if isinstance(cohort, PreparedAgain | WithExternal) else RawFile(cohort).__getitem__
             self._parts.append(lambda split: compute(raw(split)))
 
     def __call__(self, split: str) -> np.ndarray:
@@ -91,6 +91,7 @@ def fit_trees(
         seed: of the choice of hours by which the thresholds of many are placed.
     """
     features, classes = training
+    features[:, np.isnan(features).all(axis=0)] = 0  # scikit-learn fails where a column has no value at all
     model = HistGradientBoostingClassifier(
         learning_rate=protocol.rate,
         max_leaf_nodes=protocol.leaves,

@@ -55,6 +55,9 @@ class Method(keras.Model):
         self.encoder, self.seed = encoder, seed
         self.terms = {field: keras.metrics.Mean(name=field) for field in terms._fields}
 
+    def start_momentum_networks(self) -> None:
+        """Start networks that follow the encoder as copies of it; most methods have none."""
+
     @property
     def window_hours(self) -> int:
         """Length of the windows that it is trained on: the encoder's history, unless a method needs more."""

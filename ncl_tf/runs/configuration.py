@@ -4,6 +4,7 @@ Files that earlier versions wrote stay readable: whatever reads one of them call
 `read_configuration` or `upgraded_evaluation`, which translate the names of before.
 """
 
+import ast
 import difflib
 import pathlib
 import re
@@ -30,6 +31,8 @@ ADDED = {
     "momentum_contrast.freeze_projector": "%freeze_projector",
     "max_training_minutes": "None",
     "train.max_minutes": "%max_training_minutes",
+    "initial_encoder": "None",
+    "train.initial_encoder": "%initial_encoder",
 }
 # Keys of the JSON files of evaluations that were renamed: old key -> new key.
 RENAMED_KEYS = {"question": "settings"}
@@ -55,6 +58,17 @@ def upgraded(config: Mapping[str, str]) -> dict[str, str]:
             found[value[1:]] = found.pop(name)
         found.setdefault(name, value)
     return found
+
+
+def setting(config: Mapping[str, str], name: str) -> Any:
+    """Return the value of a macro or binding, as of `bindings`; None if the configuration has none of that name."""
+    value, seen = config.get(name), set()
+    while value and value.startswith("%"):
+        if value in seen:
+            raise ValueError(f"{value} refers to itself")
+        seen.add(value)
+        value = config.get(value[1:])
+    return ast.literal_eval(value) if value else None
 
 
 def read_gin(path: pathlib.Path) -> str:

@@ -8,7 +8,6 @@ evaluations/NAME/classifier   the exported classifier, unless its inputs are raw
 evaluations/NAME/             while it is made, also progress.json, metrics.jsonl and checkpoints/, from which it resumes
 """
 
-import ast
 import dataclasses
 import functools
 import pathlib
@@ -17,7 +16,7 @@ from typing import Any
 
 from ncl_tf import files
 from ncl_tf.errors import InputError, reading
-from ncl_tf.runs.configuration import bindings, read_configuration, read_gin, upgraded_evaluation
+from ncl_tf.runs.configuration import bindings, read_configuration, read_gin, setting, upgraded_evaluation
 from ncl_tf.runs.folder import read_reports
 
 
@@ -123,16 +122,9 @@ class StoredRun:
 
     def setting(self, name: str) -> Any:
         """The value of a macro or binding; None if the configuration has none of that name."""
-        value, seen = self.config.get(name), set()
-        with reading(
-            self.folder / "config.gin", "the gin file that the run was trained with", SyntaxError, MemoryError
-        ):
-            while value and value.startswith("%"):
-                if value in seen:
-                    raise ValueError(f"{value} refers to itself")
-                seen.add(value)
-                value = self.config.get(value[1:])
-            return ast.literal_eval(value) if value else None
+        what = "the gin file that the run was trained with"
+        with reading(self.folder / "config.gin", what, SyntaxError, MemoryError):
+            return setting(self.config, name)
 
     @property
     def total_steps(self) -> int | None:

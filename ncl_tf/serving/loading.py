@@ -55,8 +55,9 @@ class Model:
         `risk` takes the same and returns risks.
 
         Args:
-            rows: a DataFrame with a column for each channel, static ones included, in any order and among others; or an
-                array [T, D] of the channels `card["inputs"]["values"]`. NaN means not measured. Hours must rise from row to
+            rows: a DataFrame with a column for each channel, static ones included, in any order and among others, where a
+                channel that is left out is not measured; or an array [T, D] of the channels `card["inputs"]["values"]`. NaN
+                means not measured. Hours must rise from row to
                 row; missing hours are treated as hours without measurements.
             static: with an array, the static values: [S] in the order of `card["inputs"]["static"]`, or by name; [T, S]
                 if they become known later.

@@ -25,12 +25,14 @@ class RawRows:
         self.hour = self.names.index(dataset.hour) if dataset.hour else None
 
     def from_frame(self, frame: Any) -> np.ndarray:
-        """Convert a DataFrame with a column for each channel, in any order and among others, to [T, R]."""
-        missing = [name for name in self.names if name not in frame.columns]
-        if missing:
-            raise InputError(f"the table must have the columns {', '.join(self.names)}; it has no {', '.join(missing)}")
+        """Convert a DataFrame with columns of channels, in any order and among others, to [T, R]; others are not measured."""
+        if not any(name in frame.columns for name in self.names):
+            got = ", ".join(map(str, frame.columns)) or "none"
+            raise InputError(f"the table must have columns of the channels {', '.join(self.names)}; got {got}")
         rows = np.full((len(frame), len(self.names)), np.nan, np.float32)
         for position, channel in enumerate(self.channels.values()):
+            if channel.name not in frame.columns:
+                continue
             column = frame[channel.name]
             for row in np.flatnonzero(~column.isna().to_numpy(bool)):
                 rows[row, position] = _code(channel, column.iloc[row], f"row {row}")

@@ -22,6 +22,7 @@ from ncl_tf.training.distribution import Alone
 from ncl_tf.training.early_stopping import Best, EarlyStopping
 from ncl_tf.training.factories import typed
 from ncl_tf.training.loop import Report, UnfinishedSums, learn
+from ncl_tf.training.pretrained import PretrainedEncoder
 from ncl_tf.training.schedules import FixedSteps
 from ncl_tf.training.writing import writing
 
@@ -46,10 +47,9 @@ def train(
     fast: bool = True,
     jit_compile: bool = True,
     observations: Sequence[str] | None = None,
+    initial_encoder: str | None = None,
 ) -> None:
     """Train a method on a cohort in `run`'s directory, from its newest checkpoint on.
-
-    A method that is trained with early stopping (End-to-End) has its own batch size and learning rate, and no `steps`.
 
     Args:
         gather: returns those who train together, see `ncl_tf.training.distribution`; a run may be resumed with others.
@@ -57,20 +57,21 @@ def train(
         cohort: path of the cohort file.
         method: makes the model from the cohort, the seed and `fast`.
         budget: name of the budget, for the record.
-        steps, batch_size, warmup, lowest_rate, highest_rate, report_every: see `ncl_tf.training.schedules.FixedSteps`.
+        steps, batch_size, warmup, lowest_rate, highest_rate, report_every: see `ncl_tf.training.schedules.FixedSteps`; methods
+            with early stopping (End-to-End) have others.
         seed: of initial weights, order of samples, views and queue.
         max_minutes: wall time after which the training ends as if it had come to its end; None: no cap.
         fast, jit_compile: the exact fast forms of encoder and objective; compiled with XLA, which several replicas do without.
         observations: that the cohort must have, and no others; None: any or none.
+        initial_encoder: a model that ships, or an export, whose weights the encoder begins with; None: random ones.
     """
     data = Cohort(cohort)
     data.require_observations(data.observations if observations is None else observations)
-    run.open(gin.config_str(), _facts(data, seed, budget))
+    pretrained = PretrainedEncoder(initial_encoder) if initial_encoder else None
+    run.open(gin.config_str(), _facts(data, seed, budget, pretrained))
     if run.finished:
         print(f"{run.folder}: this run is finished ({run.record['step']} steps); nothing to do")
         return
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed must be 0 to {2**32 - 1}, got {seed}")
     group = gather()
     run.writes = group.chief
     clock = Clock(run.record["wall_seconds"], max_minutes, group.any)
@@ -80,7 +81,7 @@ def train(
         with group.scope():
             model = method(cohort=data, seed=seed, fast=fast)
             learner = WindowLearner(model, data, model.early_stopping or fixed, group, run, clock)
-            learner.compile(jit_compile)
+            learner.compile(jit_compile, pretrained)
             run.start()
             _train(run, learner, data)
         if run.writes:
@@ -102,6 +103,7 @@ class WindowLearner:
 
     Attributes:
         bar: moves with every step.
+        notes: lines for the screen, about what the training begins with.
         means: the model's running means, as variables; `sums` holds them when a report's steps are interrupted.
     """
 
@@ -115,12 +117,19 @@ class WindowLearner:
         group.check_batch(plan.batch_size)
         self._held_out = plan.held_out(validation, model.seed)
         self.optimizer = keras.optimizers.Adam(plan.learning_rate(), name="adam")
-        self._shape = (None, model.window_hours, len(cohort.columns))
+        self._shape, self._columns = (None, model.window_hours, len(cohort.columns)), cohort.columns
+        self.notes: list[str] = []
         self.bar = tqdm(disable=True)
 
-    def compile(self, jit_compile: bool) -> None:
-        """Create all variables, and compile the step with XLA, unless several replicas take it."""
+    def compile(self, jit_compile: bool, pretrained: PretrainedEncoder | None = None) -> None:
+        """Create all variables, with the weights of an encoder that was trained before, if there is one, and compile the step.
+
+        It is compiled with XLA, unless several replicas take it.
+        """
         self.model.build(self._shape)
+        if pretrained:
+            self.notes.append(pretrained.begin(self.model.encoder, self._columns))
+            self.model.start_momentum_networks()
         self.model.compile(optimizer=self.optimizer, jit_compile=jit_compile and self.group.replicas == 1)
         self.optimizer.build(self.model.trainable_variables)
         self.means = [variable for metric in self.model.metrics for variable in metric.variables]
@@ -227,8 +236,10 @@ class StepCallback(keras.callbacks.Callback):
             stopping.stop()
 
 
-def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
+def _facts(cohort: Cohort, seed: int, budget: str, pretrained: PretrainedEncoder | None) -> dict[str, Any]:
     """Return what must not change when a run is resumed, beside its configuration."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed must be 0 to {2**32 - 1}, got {seed}")
     return {
         "seed": seed,
         "budget": budget,
@@ -238,6 +249,7 @@ def _facts(cohort: Cohort, seed: int, budget: str) -> dict[str, Any]:
         "columns": len(cohort.columns),
         "static_columns": cohort.static_columns,
         **({"observations": list(cohort.observations)} if cohort.observations else {}),
+        **({"initial_encoder_checksum": pretrained.checksum} if pretrained else {}),
     }
 
 
@@ -248,7 +260,7 @@ def _announce(run: Run, cohort: Cohort, learner: WindowLearner, first: int) -> N
         f"{run.folder}: {model.name} on {cohort.title} ({cohort.path}), {hours:,} training hours, {len(cohort.columns)} columns"
     )
     print(f"  {learner.plan.describe(hours)}, seed {model.seed}")
-    for line in model.describe(size):
+    for line in [*model.describe(size), *learner.notes]:
         print(f"  {line}")
     if group.replicas > 1:
         share = f"{size // group.replicas:,} samples of each batch"

@@ -84,6 +84,14 @@ def test_a_data_frame_goes_by_names(model):
     frame = pd.DataFrame(values, columns=model.rows.value_names).assign(**STATIC, Unit1=None, Unit2=np.nan, comment="x")
     shuffled = frame[sorted(frame.columns, reverse=True)].astype({"Gender": "Int64", "HR": "object"})
     np.testing.assert_array_equal(model.score(shuffled), model.score(values, static))
+    few = frame[["ICULOS", "HR", "Age"]]
+    alone = few.reindex(columns=model.rows.names)
+    np.testing.assert_array_equal(model.score(few), model.score(alone))
+    assert not np.array_equal(model.score(few), model.score(shuffled))
+    with refused("columns of the channels Gender, Unit1, & got Heart rate"):
+        model.score(frame.rename(columns={"HR": "Heart rate"})[["Heart rate"]])
+    with refused("channel ICULOS: must be a whole hour, got nan"):
+        model.score(frame[["HR"]])
 
 
 def test_hours_left_out_are_hours_without_measurement(any_model):

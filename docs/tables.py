@@ -8,6 +8,7 @@ variants                       single runs with other settings, from results/phy
 choices                        what settings were chosen by, from results/physionet2019_laptop_choices
 hospitals                      trained on one hospital, tested on the other, from results/physionet2019_hospitals
 observations                   what observation columns were chosen by, from results/physionet2019_observed_choices
+shipped                        the models that ship, from models/index.json beside results/
 benchmarks, rates, sizes       what bin/benchmark measured, from results/benchmark_*.json
 crashes                        what became of killed programs, from results/reliability_crash.json
 """
@@ -24,6 +25,7 @@ from ncl_tf.paper import compare, plan
 from ncl_tf.paper import results as paper_results
 from ncl_tf.paper import tables as paper_tables
 from ncl_tf.runs.configuration import bindings
+from ncl_tf.runs.shipped import read_index
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MAIN = "physionet2019_laptop"
@@ -45,7 +47,7 @@ def fill(text: str, results: pathlib.Path) -> str:
         for table in paper_tables.names()
         for budget in plan.budgets()
     }
-    for maker in (headline, variants, choices, observations, hospitals, benchmarks, rates, sizes, crashes):
+    for maker in (headline, variants, choices, observations, hospitals, shipped, benchmarks, rates, sizes, crashes):
         makers[maker.__name__] = maker
 
     def replace(match: re.Match[str]) -> str:
@@ -185,6 +187,19 @@ def observations(results: pathlib.Path) -> str:
     header = ["", "observations", "steps", "head", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
     note = "(Batch and queue of the laptop budget. Validation split, one seed, x 100.)"
     return f"{markdown(header, sorted(body))}\n\n{note}"
+
+
+def shipped(results: pathlib.Path) -> str:
+    """The models that ship, with their metrics on the test split, if there are any."""
+    body = []
+    for name, known in read_index(results.parent / "models").items():
+        for evaluation, found in known["figures"].items():
+            metrics = (f"{100 * found[metric]:.1f}" if metric in found else "" for metric in METRICS)
+            body.append([f"`{name}`", known["kind"], f"`{evaluation}`", *metrics])
+    if not body:
+        return ""
+    header = ["model", "", "evaluation", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
+    return f"{markdown(header, body)}\n\n(Test split, x 100. Which run a model is of was chosen on the validation split.)"
 
 
 def _figure(figure: paper_tables.PaperFigure | None) -> str:

@@ -18,7 +18,8 @@ import pytest
 import tensorflow as tf
 
 import meds_files
-from docs import tables
+import ncl_tf
+from docs import models, tables
 from processes import ROOT, finish, flags_of, start
 
 TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in tables.pages()}
@@ -27,6 +28,7 @@ COLUMNS, README_LINES = 120, 190
 MADE = ["physionet2019_laptop", "limited_labels_physionet2019_laptop", "headline", "variants", "choices", "benchmarks"]
 MADE += ["rates", "sizes", "beyond_physionet2019_laptop", "crashes", "observations"]
 
+MADE += ["shipped"] * bool(ncl_tf.models())
 OTHERS = ("saved_model", "SameHourOfStay")  # what blocks with a test of their own have in them
 
 
@@ -64,6 +66,8 @@ def folder(tmp_path_factory, ward, ward_cohort, python):
         (folder / name).symlink_to(ward_cohort)
     (folder / "runs/quickstart/ward").symlink_to(ward)
     train_own_neighborhood(folder, python)
+    for name, evaluation in (("ncl_w", None), ("sepsis", "sepsis-mlp")):
+        models.ship(f"physionet2019/{name}", folder / "runs/same_hour", evaluation, folder / "models")
     (folder / "runs/quickstart/ncl_w").symlink_to(folder / "runs/same_hour")
     (folder / "sepsis_model").symlink_to(folder / "runs/same_hour/evaluations/sepsis-mlp/classifier")
     (folder / "runs/physionet2019_laptop").mkdir()
@@ -77,9 +81,15 @@ def train_own_neighborhood(folder: pathlib.Path, python: str) -> None:
     commands = re.sub(r"\s#.*", "", commands.replace("\\\n", "")).replace("bin/", f"{python} {ROOT}/bin/")
     train, evaluate = commands.strip().splitlines()
     small = "--gin_param='encoder.dilations = (24,)' --gin_param='encoder.filters = 8' --gin_param='augmentation.layers = ()'"
-    for command in (f"{train} {small}", f"{evaluate} --gin_param='protocol.max_epochs = 1'"):
+    evaluate += " --gin_param='protocol.max_epochs = 1'"
+    for command in (f"{train} {small}", evaluate, f"{evaluate} --split=val"):
         code, _, err = finish(start(shlex.split(command), folder))
         assert code == 0, err
+
+
+# Where no models ship yet, those that the fixture makes stand for them.
+MODELS = "import pathlib\nfrom ncl_tf import project\nproject.MODELS = pathlib.Path('models').absolute()"
+PREFIX = [] if ncl_tf.models() else [MODELS]
 
 
 def run_python(blocks: list[str], folder: pathlib.Path) -> subprocess.CompletedProcess:
@@ -95,11 +105,32 @@ def test_python_blocks_run_and_print_nothing_else(page, folder):
     found = python_blocks(TEXTS[page])
     imports_tensorflow = re.search("^import (keras|tensorflow)", "".join(found), re.MULTILINE)
     quiet = ["from ncl_tf import quiet"] * bool(imports_tensorflow)  # its messages are not ours
-    done = run_python(quiet + found, folder)
+    done = run_python(PREFIX + quiet + found, folder)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("block", blocks("python", "saved_model"))
+def test_the_notebook_runs_and_holds_no_outputs(folder):
+    cells = json.loads((ROOT / "docs/first_steps.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+    checks = "assert risk.shape == (len(stay),) and np.ptp(risk) > 0 and len(plt.get_fignums()) == 2\n"
+    checks += "assert representations.shape == (len(rows), 64) and np.isfinite(points).all() and np.ptp(points) > 1"
+    backend = "import matplotlib\nmatplotlib.use('Agg')"
+    done = run_python([*PREFIX, backend, "\n".join(["".join(cell["source"]) for cell in code] + [checks])], folder)
+    assert done.returncode == 0, done.stderr
+    assert "physionet2019/sepsis classifier sepsis\n" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("python", "tf.lite"))
+def test_lite_predicts_the_same(block, folder):
+    check = "model = tf.saved_model.load('sepsis_model/1')\nexpected = model.predict(windows)['probabilities']\n"
+    check += "np.testing.assert_allclose(predict(windows=windows)['probabilities'], expected, rtol=0, atol=1e-5)"
+    done = run_python([block + check], folder)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("block", blocks("python", "saved_model.load"))
 def test_raw_stay_block_needs_nothing_of_this_project(block, folder):
     alone = "import sys\nassert not {'ncl_tf', 'tcn', 'gin', 'keras_tcn'} & set(sys.modules)"
     done = run_python([block, alone], folder)

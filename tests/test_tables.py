@@ -116,6 +116,17 @@ def test_hospitals_are_lines_by_method_and_way(tmp_path: pathlib.Path) -> None:
     ]
 
 
+def test_models_that_ship_are_a_line_for_each_evaluation(tmp_path: pathlib.Path) -> None:
+    assert made("shipped", tmp_path / "results").splitlines()[1:-1] == [""]  # no models yet
+    (tmp_path / "models").mkdir()
+    entry = {"kind": "encoder", "task": "sepsis", "validation": {}, "channels": [], "data": {}, "run": {}, "files": {}}
+    entry["figures"] = {"sepsis-mlp": {"auprc": 0.0912, "auroc": 0.8026, "utility": 0.3002}, "stay-mlp": {"kappa": 0.4}}
+    index = {"format_version": "1.0", "models": {"a/b": entry}}
+    (tmp_path / "models/index.json").write_text(json.dumps(index))
+    lines = [line for line in made("shipped", tmp_path / "results").splitlines() if line.startswith("|")]
+    assert lines[2:] == ["| `a/b` | encoder | `sepsis-mlp` | 9.1 | 80.3 | 30.0 |", "| `a/b` | encoder | `stay-mlp` | | | |"]
+
+
 def test_choices_are_validation_figures() -> None:
     (found,) = stored("physionet2019_laptop_choices/cl-batch_256.json")
     assert line("choices", "CL, MLP head", "6,000 steps of 256") == [*(f"{found[m]:.1f}" for m in METRICS), ""]

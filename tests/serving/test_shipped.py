@@ -8,11 +8,14 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics
 import yaml
 
 import ncl_tf
 from docs import models as making
 from ncl_tf import project
+from ncl_tf.data import Cohort
+from ncl_tf.data.sources import physionet2019
 from processes import ROOT
 from refusals import refused
 from trainings import contents
@@ -165,6 +168,22 @@ def test_making_a_model_again_keeps_the_others(shipped_models, tmp_path):
     assert json.loads((models / "index.json").read_text())["models"].keys() == {"other", "ward/ncl_w"}
 
 
+def check_predictions(run, model: pathlib.Path, figures: dict, stays: pathlib.Path, output: pathlib.Path) -> None:
+    """Score raw files with bin/predict, and compare scikit-learn's metrics of what it writes with a model's figures."""
+    done = run("bin/predict", f"--model={model}", f"--input={stays}", f"--output={output}", "--format=parquet")
+    assert done.returncode == 0, done.stderr
+    found = pd.read_parquet(output / "predictions.parquet")
+    labels = {path.stem: pd.read_csv(path, sep="|", usecols=["SepsisLabel"])["SepsisLabel"] for path in stays.iterdir()}
+    expected = np.concatenate([labels[stay] for stay in found["stay"].unique()])
+    assert sklearn.metrics.roc_auc_score(expected, found["probability_1"]) == pytest.approx(figures["auroc"], abs=1e-6)
+    assert sklearn.metrics.average_precision_score(expected, found["probability_1"]) == pytest.approx(figures["auprc"], abs=1e-6)
+
+
+def test_raw_stays_give_the_recorded_figures(shipped_models, stay_files, run, tmp_path):
+    entry = json.loads((shipped_models / "index.json").read_text())["models"]["ward/sepsis"]
+    check_predictions(run, shipped_models / "ward/sepsis", entry["figures"]["sepsis-mlp"], stay_files, tmp_path / "out")
+
+
 SHIPPED = ncl_tf.models()
 
 
@@ -186,3 +205,20 @@ def test_the_models_that_ship_are_small_and_load():
     assert sum(len(content) for content in contents(ROOT / "models").values()) < 15e6
     for name, one in SHIPPED.items():
         assert ncl_tf.load(name).card["kind"] == one["kind"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHIPPED, reason="no models ship yet: there is no models/index.json")
+def test_raw_test_stays_of_the_real_data_give_the_recorded_figures(
+    physionet2019_zips, physionet2019_cohort, run, tmp_path
+):
+    chosen, folder = set(Cohort(physionet2019_cohort)["test"].stay_names), tmp_path / "stays"
+    folder.mkdir()
+    for stay, _, read in physionet2019.find_stays(physionet2019_zips):
+        if stay in chosen:
+            (folder / f"{stay}.psv").write_bytes(read())
+    assert len(list(folder.iterdir())) == 8066
+    for name, one in SHIPPED.items():
+        if one["kind"] == "classifier":
+            (figures,) = one["figures"].values()
+            check_predictions(run, ROOT / "models" / name, figures, folder, tmp_path / name.replace("/", "_"))

@@ -81,7 +81,8 @@ def test_rows_without_an_encoder_need_no_training(cohorts, tmp_path):
     training = "observed_ncl_w-seed1111"
     alone = [f"no_encoder-seed1111-sepsis-{end}" for end in ("linear-last_hour", "trees-last_hour", "trees-engineered")]
     ends = ("mlp", "trees", "trees-representation+last_hour", "trees-representation+engineered")
-    assert list(jobs) == [*alone, training, *(f"{training}-sepsis-{end}" for end in ends)]
+    supervised = [f"observed_ncl_y-seed1111{end}" for end in ("", f"-sepsis-{ends[0]}", f"-sepsis-{ends[-1]}")]
+    assert list(jobs) == [*alone, training, *(f"{training}-sepsis-{end}" for end in ends), *supervised]
     assert jobs[alone[2]].command == (
         f"bin/evaluate --output={tmp_path}/evaluations/no_encoder-seed1111 --seed=1111 "
         f"--cohort={pathlib.Path(cohort).resolve()} --task=sepsis --head=trees --split=test --features=engineered"

@@ -22,7 +22,7 @@ $(VENV)/.installed: requirements.txt setup.py
 
 quickstart: $(VENV)/.installed  ## simulate a ward, prepare it, train NCL(n_w) on it, evaluate, export and report on it
 	bin/prepare simulate --stays=2000 --seed=1 --output=$(WARD)/ward --overwrite
-	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --output=$(WARD)/ward.h5 --overwrite
+	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --keep_raw --output=$(WARD)/ward.h5 --overwrite
 	bin/prepare physionet2019 --source=$(WARD)/ward --split=random --observations=recency,count --output=$(WARD)/observed.h5 --overwrite
 	bin/cohort describe $(WARD)/observed.h5
 	bin/train --gin_file=gin/quickstart.gin --run_dir=$(WARD)/ncl_w

@@ -199,7 +199,9 @@ def shipped(results: pathlib.Path) -> str:
     if not body:
         return ""
     header = ["model", "", "evaluation", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
-    return f"{markdown(header, body)}\n\n(Test split, x 100. Which run a model is of was chosen on the validation split.)"
+    return (
+        f"{markdown(header, body)}\n\n(Test split, x 100. Which run a model is of was chosen on the validation split.)"
+    )
 
 
 def _figure(figure: paper_tables.PaperFigure | None) -> str:

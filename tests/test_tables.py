@@ -124,7 +124,10 @@ def test_models_that_ship_are_a_line_for_each_evaluation(tmp_path: pathlib.Path)
     index = {"format_version": "1.0", "models": {"a/b": entry}}
     (tmp_path / "models/index.json").write_text(json.dumps(index))
     lines = [line for line in made("shipped", tmp_path / "results").splitlines() if line.startswith("|")]
-    assert lines[2:] == ["| `a/b` | encoder | `sepsis-mlp` | 9.1 | 80.3 | 30.0 |", "| `a/b` | encoder | `stay-mlp` | | | |"]
+    assert lines[2:] == [
+        "| `a/b` | encoder | `sepsis-mlp` | 9.1 | 80.3 | 30.0 |",
+        "| `a/b` | encoder | `stay-mlp` | | | |",
+    ]
 
 
 def test_choices_are_validation_figures() -> None:

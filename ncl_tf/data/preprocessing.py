@@ -110,9 +110,7 @@ class Preprocessor:
             table[rows] = part
         return table
 
-    def transform_parts(
-        self, stays: Stays, cleaned: Stays, chosen: np.ndarray
-    ) -> Iterator[tuple[slice, np.ndarray]]:
+    def transform_parts(self, stays: Stays, cleaned: Stays, chosen: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Transform the chosen stays (indices), some at a time: their rows among those of all chosen, and the columns there."""
         ends = np.cumsum(stays.lengths[chosen])
 

@@ -212,7 +212,11 @@ def _loss_left_out(
 
 
 def _fit_logistic(x: np.ndarray, positive: np.ndarray) -> Calibrator | None:
+    """Fit a logistic calibrator; where risks would fall as the score rises, all hours get the share that is positive."""
     fitted = logistic_regression(x, positive)
+    if fitted and fitted[0] < 0:
+        share = positive.mean()
+        return Calibrator("logistic", 0.0, float(np.log(share / (1 - share))))
     return fitted and Calibrator("logistic", *fitted)
 
 

@@ -55,10 +55,13 @@ def decision_curve(
 
 
 def useful_span(curve: Mapping[str, Sequence[float]]) -> tuple[float, float] | None:
-    """Return the lowest and the highest threshold at which acting on the risks beats both acting on all and on none."""
+    """Return the ends of the longest row of thresholds at which acting on the risks beats both acting on all and on none."""
     better = np.array(curve["net_benefit"]) > np.maximum(curve["treat_all"], 0)
-    thresholds = np.array(curve["risk_threshold"])[better]
-    return (float(thresholds[0]), float(thresholds[-1])) if better.any() else None
+    if not better.any():
+        return None
+    first, end = np.flatnonzero(np.diff(better, prepend=False, append=False)).reshape(-1, 2).T
+    longest = np.argmax(end - first)
+    return float(curve["risk_threshold"][first[longest]]), float(curve["risk_threshold"][end[longest] - 1])
 
 
 def _above(stay: np.ndarray, passed: np.ndarray, stays: int) -> np.ndarray:

@@ -56,4 +56,5 @@ def ward_summary(result: Mapping[str, Any]) -> Iterator[str]:
             f"{group['characteristic']} {group['group']}; all stays {100 * groups['all']['metrics']['auroc']:.1f}"
         )
     if span := useful_span(result["decision_curve"]):
-        yield f"acting on risks above {100 * span[0]:.2g} to {100 * span[1]:.2g} % is better than acting on all hours or none"
+        limits = f"at limits of {100 * span[0]:.2g} to {100 * span[1]:.2g} %"
+        yield f"{limits}, acting on risks above the limit is better than acting on all hours or none"

@@ -66,6 +66,8 @@ def test_length_of_stay_has_bins_of_a_day_and_the_last_is_open(tmp_path):
     classes = dataset.tasks[0].classify(stays.labels[:, 0])
     np.testing.assert_array_equal(classes, np.minimum(stays.labels[:, 0] // 24, 7))
     assert classes[stays.labels[:, 0] == 168].min() == 7
+    with refused("outc.parquet, column label: labels of los must be hours, got booleans"):
+        read(write_export(tmp_path / "sepsis" / "own", tables("sepsis")), "los")
 
 
 def test_other_concepts_are_read_without_range_and_named(run, tmp_path):

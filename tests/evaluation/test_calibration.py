@@ -258,3 +258,14 @@ def test_bad_requests():
         fit_calibrator(np.array([0.1, 1.5]), np.array([0, 1]), np.array([2]))
     with refused("lengths must sum to 2"):
         fit_calibrator(np.array([0.1, 0.5]), np.array([0, 1]), np.array([3]))
+
+
+def test_risks_never_fall_as_the_score_rises():
+    """Of a score that ranks worse than chance, every hour gets the share of positive hours."""
+    generator = np.random.default_rng(0)
+    labels = generator.random(2000) < 0.1
+    probabilities = np.clip(generator.normal(0.5 - 0.2 * labels, 0.1), 0.01, 0.99)
+    calibrator, _ = fit_calibrator(probabilities, labels, np.full(100, 20))
+    risks = calibrator(np.linspace(0.01, 0.99, 50))
+    assert (np.diff(risks) >= 0).all()
+    np.testing.assert_allclose(risks.mean(), labels.mean(), atol=0.005)

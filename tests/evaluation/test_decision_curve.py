@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ncl_tf.evaluation.decision_curve import RISK_THRESHOLDS, decision_curve
+from ncl_tf.evaluation.decision_curve import RISK_THRESHOLDS, decision_curve, useful_span
 from refusals import refused
 
 
@@ -50,3 +50,16 @@ def test_intervals_are_percentiles_over_drawn_stays():
 def test_one_class_is_refused():
     with refused("decision curve & both classes & without label 1"):
         decision_curve(np.array([0.1, 0.2]), np.zeros(2), np.array([2]), np.ones((1, 1), int))
+
+
+@pytest.mark.parametrize(
+    ("benefit", "span"),
+    [
+        ([0.2, 0.0, 0.3, 0.2, 0.1, -0.1, 0.1], (3, 5)),  # better at 1 alone, at 3 to 5, and at 7 alone
+        ([-0.1] * 7, None),
+        ([0.1] * 7, (1, 7)),
+    ],
+)
+def test_the_useful_span_is_the_longest_without_a_gap(benefit, span):
+    curve = {"risk_threshold": [1.0, 2, 3, 4, 5, 6, 7], "net_benefit": benefit, "treat_all": [0.05] + [0.0] * 6}
+    assert useful_span(curve) == span

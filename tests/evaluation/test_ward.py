@@ -28,7 +28,7 @@ def test_the_summary_in_words():
         "correct; median 7 hours before the onset",
         "  by alarms per patient-day: 40 % at 0.5",
         "subgroups: lowest AUROC 70.1 [65.0, 75.0] for Age (years) 18 to 39; all stays 80.4",
-        "acting on risks above 2 to 10 % is better than acting on all hours or none",
+        "at limits of 2 to 10 %, acting on risks above the limit is better than acting on all hours or none",
     ]
 
 

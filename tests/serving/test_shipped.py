@@ -176,7 +176,9 @@ def check_predictions(run, model: pathlib.Path, figures: dict, stays: pathlib.Pa
     labels = {path.stem: pd.read_csv(path, sep="|", usecols=["SepsisLabel"])["SepsisLabel"] for path in stays.iterdir()}
     expected = np.concatenate([labels[stay] for stay in found["stay"].unique()])
     assert sklearn.metrics.roc_auc_score(expected, found["probability_1"]) == pytest.approx(figures["auroc"], abs=1e-6)
-    assert sklearn.metrics.average_precision_score(expected, found["probability_1"]) == pytest.approx(figures["auprc"], abs=1e-6)
+    assert sklearn.metrics.average_precision_score(expected, found["probability_1"]) == pytest.approx(
+        figures["auprc"], abs=1e-6
+    )
 
 
 def test_raw_stays_give_the_recorded_figures(shipped_models, stay_files, run, tmp_path):

@@ -108,6 +108,10 @@ def _fill_labels(path: pathlib.Path, task: Task, stays: Stays, begins: np.ndarra
     labels = columns.numbers(outc["label"], Channel("label"), place)
     wrong, allowed = ~np.isin(labels, (0, 1)), "0 or 1"
     if task.kind == "bins":
+        if pa.types.is_boolean(outc["label"].type):
+            raise InputError(
+                f"{path}, column label: labels of {task.name} must be hours, got booleans, of another task"
+            )
         wrong, allowed = labels < 0, "hours, 0 or more,"
     for row in np.flatnonzero(wrong & ~np.isnan(labels)):
         raise InputError(

@@ -128,7 +128,7 @@ def seeds_text(counts: Iterable[int], drawn: str) -> str:
     """State how many seeds are behind the points of a figure, and what its error bars are."""
     counts = sorted(counts)
     if counts[-1] == 1:
-        return f"1 seed, so no {drawn}" if drawn else "1 seed"
+        return f"1 seed, so no {drawn} over seeds" if drawn else "1 seed"
     span = f"{counts[0]} to " if counts[0] < counts[-1] else ""
     return f"{span}{counts[-1]} seeds, {drawn}: standard deviation over seeds"
 

@@ -32,6 +32,7 @@ MAIN = "physionet2019_laptop"
 HEADLINE = ("cl", "ncl_w", "end_to_end", "ncl_y")
 AUTHORS = "gin/authors_code.gin"
 METRICS = ("auprc", "auroc", "utility")
+LAPTOP_QUEUE = 16384
 PAPER_COLUMNS = "Beside ours: the paper's figure."
 
 
@@ -179,13 +180,15 @@ def observations(results: pathlib.Path) -> str:
             dropout = float(config["measurement_dropout"])
             setting = [", ".join(known["run"]["observations"]), *[f"measurement dropout {dropout:g}"] * bool(dropout)]
             setting += ["inputs compressed"] * (config.get("encoder.compress") == "True")
+            queue = int(config["queue_size"])
+            setting += [f"queue of {queue:,}"] * (queue != LAPTOP_QUEUE)
             steps = f"{int(config['steps']):,}"
         inputs = features.replace("representation+", "representation and ").replace("engineered", "engineered features")
         title = compare.HEAD_TITLES[head] + f" on {inputs}" * (features != "representation")
         metrics = (f"{100 * known['metrics'][metric]:.1f}" for metric in METRICS)
         body.append([method, "; ".join(setting), steps, title, *metrics])
     header = ["", "observations", "steps", "head", *(compare.METRIC_TITLES[metric] for metric in METRICS)]
-    note = "(Batch and queue of the laptop budget. Validation split, one seed, x 100.)"
+    note = "(Batch and, unless named, queue of the laptop budget. Validation split, one seed, x 100.)"
     return f"{markdown(header, sorted(body))}\n\n{note}"
 
 

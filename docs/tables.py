@@ -32,7 +32,6 @@ MAIN = "physionet2019_laptop"
 HEADLINE = ("cl", "ncl_w", "end_to_end", "ncl_y")
 AUTHORS = "gin/authors_code.gin"
 METRICS = ("auprc", "auroc", "utility")
-LAPTOP_QUEUE = 16384
 PAPER_COLUMNS = "Beside ours: the paper's figure."
 
 
@@ -128,10 +127,15 @@ def variants(results: pathlib.Path) -> str:
 
 def _setting(result: dict[str, Any]) -> str:
     """Name the settings that a result has in place of its row's and its budget's: 'steps = 36000'."""
-    text = re.sub(r" *#.*", "", (ROOT / AUTHORS).read_text(encoding="utf-8"))
-    if result["changed"] == {name: value for name, value in bindings(text).items() if name in text and "." in name}:
+    if result["changed"] == {name: value for name, value in _bindings(AUTHORS).items() if "." in name}:
         return f"`{AUTHORS}`"
     return ", ".join(f"{name} = {value}" for name, value in result["changed"].items())
+
+
+def _bindings(file: str) -> dict[str, str]:
+    """Read the bindings of a gin file alone, without those that it includes."""
+    text = re.sub(r" *#.*", "", (ROOT / file).read_text(encoding="utf-8"))
+    return {name: value for name, value in bindings(text).items() if name in text}
 
 
 def choices(results: pathlib.Path) -> str:
@@ -170,7 +174,7 @@ def hospitals(results: pathlib.Path) -> str:
 
 def observations(results: pathlib.Path) -> str:
     """The validation figures that observation columns, their settings, steps and heads were chosen by."""
-    body = []
+    body, laptop = [], _bindings("gin/budgets/laptop.gin")
     for path in (results / "physionet2019_observed_choices").glob("*.json"):
         known = files.read_json(path)
         config, head, features = known["config"], known["settings"]["head"], known["settings"]["features"]
@@ -180,8 +184,8 @@ def observations(results: pathlib.Path) -> str:
             dropout = float(config["measurement_dropout"])
             setting = [", ".join(known["run"]["observations"]), *[f"measurement dropout {dropout:g}"] * bool(dropout)]
             setting += ["inputs compressed"] * (config.get("encoder.compress") == "True")
-            queue = int(config["queue_size"])
-            setting += [f"queue of {queue:,}"] * (queue != LAPTOP_QUEUE)
+            queue = config["queue_size"]
+            setting += [f"queue of {int(queue):,}"] * (queue != laptop["queue_size"])
             steps = f"{int(config['steps']):,}"
         inputs = features.replace("representation+", "representation and ").replace("engineered", "engineered features")
         title = compare.HEAD_TITLES[head] + f" on {inputs}" * (features != "representation")
